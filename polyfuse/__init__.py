@@ -47,12 +47,15 @@ _HOME = {
     "Violation": "polyfuse.ir",
     "compile": "polyfuse.compiler",
     "einsum": "polyfuse.frontend",
+    "from_torch": "polyfuse.frontend.torch",
     "interpret": "polyfuse.interpret",
     "lower": "polyfuse.nn",
     "nest": "polyfuse.frontend",
     "statement": "polyfuse.ir",
 }
 _SUBMODULES = {"bilinear", "measure", "nn", "rewrite", "show"}
+# Needs an extra, so it is not among the names of `from polyfuse import *`.
+_EXTRAS = {"torch"}
 
 __all__ = sorted({*_HOME, *_SUBMODULES, "__version__"})
 
@@ -83,6 +86,7 @@ if TYPE_CHECKING:
     from polyfuse.frontend import NestBuilder as NestBuilder
     from polyfuse.frontend import einsum as einsum
     from polyfuse.frontend import nest as nest
+    from polyfuse.frontend.torch import from_torch as from_torch
     from polyfuse.interpret import interpret as interpret
     from polyfuse.ir import Access as Access
     from polyfuse.ir import Binding as Binding
@@ -103,7 +107,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(import_module(_HOME[name]), name)
-    elif name in _SUBMODULES:
+    elif name in _SUBMODULES or name in _EXTRAS:
         value = import_module(f"{__name__}.{name}")
     elif name == "__version__":
         value = metadata.version(__name__)

@@ -1,0 +1,348 @@
+"""Importers of what acts on images and channels: convolutions, pooling, normalisations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from polyfuse import nn
+from polyfuse.frontend.torch.aten.registry import (
+    ATEN,
+    Missing,
+    Result,
+    Unsupported,
+    aten,
+    converted,
+    floating,
+)
+from polyfuse.ir import DType
+from polyfuse.nn.graph import Value, pointwise
+
+Sizes = int | Sequence[int]
+
+CONVOLUTIONS: dict[int, Callable[..., Value]] = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}
+
+PLACES = Missing(
+    "the places of a pooling's maxima are not computed; use the maxima alone, as outside of training"
+)
+
+
+def _each(sizes: Sizes, rank: int) -> tuple[int, ...]:
+    """One number for each of `rank` axes."""
+    every = (sizes,) if isinstance(sizes, int) else tuple(sizes)
+    return every * rank if len(every) == 1 else every
+
+
+def _filled(value: Any, like: Value, channels: int, number: float) -> Value:
+    """Weights of a normalisation, or a number for each channel where the model has none."""
+    if value is None:
+        return nn.expand(nn.constant(np.array(number, like.dtype)), (channels,))
+    given: Value = converted(value, like.dtype)
+    return given
+
+
+@aten("convolution.default")
+def convolution(
+    result: Result,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+    transposed: bool,
+    output_padding: Sizes,
+    groups: int,
+) -> Value:
+    """A convolution in one to three dimensions."""
+    if transposed:
+        raise Unsupported("a transposed convolution; polyfuse.nn has none yet, and it runs in eager")
+    dtype, rank = floating(result), len(weight.shape) - 2
+    x, weight, bias = (converted(value, dtype) for value in (x, weight, bias))
+    if rank not in CONVOLUTIONS:
+        raise Unsupported(f"a convolution over {rank} axes; polyfuse.nn has 1, 2 and 3")
+    batched = x if x.rank == rank + 2 else nn.reshape(x, (1, *x.shape))
+    pairs = [(width, width) for width in _each(padding, rank)]
+    found = CONVOLUTIONS[rank](
+        batched, weight, bias, _each(stride, rank), pairs, _each(dilation, rank), groups
+    )
+    return found if batched is x else nn.reshape(found, found.shape[1:])
+
+
+@aten("conv1d.default", "conv2d.default", "conv3d.default")
+def conv(
+    result: Result,
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+) -> Value:
+    """The same, before it is decomposed."""
+    return convolution(result, x, weight, bias, stride, padding, dilation, False, 0, groups)
+
+
+@aten("conv1d.padding", "conv2d.padding", "conv3d.padding")
+def conv_padded(
+    result: Result,
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Sizes = 1,
+    padding: str = "valid",
+    dilation: Sizes = 1,
+    groups: int = 1,
+) -> Value:
+    """With padding "same" or "valid"."""
+    dtype, rank = floating(result), len(weight.shape) - 2
+    x, weight, bias = (converted(value, dtype) for value in (x, weight, bias))
+    return CONVOLUTIONS[rank](x, weight, bias, _each(stride, rank), padding, _each(dilation, rank), groups)
+
+
+# -- pooling -----------------------------------------------------------------------------------------------------------
+
+
+def _pooled(result: Result, x: Value, rank: int, pool: Callable[[Value], Value]) -> Value:
+    """Pool a batch, or one image without one; Unsupported where ceil_mode adds a window."""
+    batched = x if x.rank == rank + 2 else nn.reshape(x, (1, *x.shape))
+    found = pool(batched)
+    found = found if batched is x else nn.reshape(found, found.shape[1:])
+    if found.shape != result.shape:
+        raise Unsupported(
+            f"ceil_mode adds windows that are cut short, {found.shape} -> {result.shape}; pad the input instead"
+        )
+    return found
+
+
+def _max_pool(rank: int) -> Callable[..., Value]:
+    def pool(
+        result: Result,
+        x: Any,
+        window: Sizes,
+        stride: Sizes = (),
+        padding: Sizes = 0,
+        dilation: Sizes = 1,
+        ceil_mode: bool = False,
+    ) -> Value:
+        size = _each(window, rank)
+        steps = _each(stride, rank) if stride else size
+        pairs = [(width, width) for width in _each(padding, rank)]
+        spread = _each(dilation, rank)
+        return _pooled(
+            result, converted(x, floating(result)), rank, lambda v: nn.max_pool(v, size, steps, pairs, spread)
+        )
+
+    return pool
+
+
+def _avg_pool(rank: int) -> Callable[..., Value]:
+    def pool(
+        result: Result,
+        x: Any,
+        window: Sizes,
+        stride: Sizes = (),
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Value:
+        size = _each(window, rank)
+        steps = _each(stride, rank) if stride else size
+        pairs = [(width, width) for width in _each(padding, rank)]
+        every = count_include_pad or divisor_override is not None
+        found = _pooled(
+            result,
+            converted(x, floating(result)),
+            rank,
+            lambda v: nn.avg_pool(v, size, steps, pairs, count_padding=every),
+        )
+        return found if divisor_override is None else found * (prod(size) / divisor_override)
+
+    return pool
+
+
+def _with_places(pool: Callable[..., Value]) -> Callable[..., tuple[Value, Missing]]:
+    return lambda *args, **named: (pool(*args, **named), PLACES)
+
+
+def _adaptive(rank: int, pool: Callable[..., Value]) -> Callable[..., Value]:
+    def adaptive(result: Result, x: Any, size: Sizes) -> Value:
+        wanted = result.shape[-rank:]
+        return _pooled(result, converted(x, floating(result)), rank, lambda v: pool(v, wanted))
+
+    return adaptive
+
+
+for _rank in (1, 2, 3):
+    ATEN[f"aten.max_pool{_rank}d.default"] = _max_pool(_rank)
+    ATEN[f"aten.max_pool{_rank}d_with_indices.default"] = _with_places(_max_pool(_rank))
+    ATEN[f"aten.avg_pool{_rank}d.default"] = _avg_pool(_rank)
+    ATEN[f"aten.adaptive_avg_pool{_rank}d.default"] = _adaptive(_rank, nn.adaptive_avg_pool)
+    ATEN[f"aten._adaptive_avg_pool{_rank}d.default"] = _adaptive(_rank, nn.adaptive_avg_pool)
+    ATEN[f"aten.adaptive_max_pool{_rank}d.default"] = _with_places(_adaptive(_rank, nn.adaptive_max_pool))
+
+
+# -- normalisation -----------------------------------------------------------------------------------------------------
+
+
+def _by_statistics(result: Result, x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Value:
+    value = converted(x, floating(result))
+    wide: DType = "float32" if value.dtype in ("float16", "bfloat16") else value.dtype
+    value = converted(value, wide)
+    channels = value.shape[1]
+    gamma = beta = None
+    if weight is not None or bias is not None:
+        gamma, beta = _filled(weight, value, channels, 1.0), _filled(bias, value, channels, 0.0)
+    found = nn.batch_norm(value, converted(mean, wide), converted(var, wide), gamma, beta, eps)
+    rounded: Value = converted(found, floating(result))
+    return rounded
+
+
+@aten("_native_batch_norm_legit_no_training.default")
+def batch_norm_inference(
+    result: Result, x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
+) -> tuple[Value | Missing, ...]:
+    """By running statistics; the statistics of the batch are not computed."""
+    unused = Missing("the statistics of a batch are empty outside of training")
+    return _by_statistics(result, x, weight, bias, mean, var, eps), unused, unused
+
+
+@aten("batch_norm.default")
+def batch_norm(
+    result: Result,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+    *_: Any,
+) -> Value:
+    """By running statistics, or by those of the batch."""
+    if not training:
+        return _by_statistics(result, x, weight, bias, mean, var, eps)
+    return _by_batch(result, x, weight, bias, eps)[0]
+
+
+def _by_batch(result: Result, x: Any, weight: Any, bias: Any, eps: float) -> tuple[Value, Value, Value]:
+    """The normalised value, the mean and the variance of each channel."""
+    value = converted(x, floating(result))
+    axes = [axis for axis in range(value.rank) if axis != 1]
+    mean, var = nn.mean(value, axes), nn.var(value, axes)
+    return _by_statistics(result, value, weight, bias, mean, var, eps), mean, var
+
+
+@aten("_native_batch_norm_legit.no_stats")
+def batch_norm_unmoved(
+    result: Result, x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> tuple[Value, ...]:
+    """By the batch's statistics, where there are no running ones: instance norm."""
+    found, centre, spread = _by_batch(result, x, weight, bias, eps)
+    return found, centre, pointwise("invstd", f"1.0 / sqrt({{0}} + {float(eps)!r})", spread)
+
+
+@aten("_native_batch_norm_legit_functional.default")
+def batch_norm_training(
+    result: Result,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    var: Any,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Value, ...]:
+    """By the batch's statistics; also their mean and inverse deviation, and the running ones moved towards them."""
+    if not training:
+        raise Unsupported("batch norm by running statistics, as a part of training; call model.eval()")
+    found, centre, spread = _by_batch(result, x, weight, bias, eps)
+    count = prod(found.shape) // found.shape[1]
+    inverse = pointwise("invstd", f"1.0 / sqrt({{0}} + {float(eps)!r})", spread)
+    keep, take = float(1 - momentum), float(momentum)
+    unbiased = take * count / max(count - 1, 1)
+    moved_mean = pointwise("moved", f"{keep!r} * {{0}} + {take!r} * {{1}}", mean, centre)
+    moved_var = pointwise("moved", f"{keep!r} * {{0}} + {unbiased!r} * {{1}}", var, spread)
+    return found, centre, inverse, moved_mean, moved_var
+
+
+def _over_last(result: Result, x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: float) -> Value:
+    value = converted(x, floating(result))
+    if weight is None and bias is None:
+        return nn.layer_norm(value, tuple(shape), eps=eps)
+    ones = nn.expand(nn.constant(np.array(1, value.dtype)), tuple(shape))
+    zeros = nn.expand(nn.constant(np.array(0, value.dtype)), tuple(shape))
+    gamma = ones if weight is None else converted(weight, value.dtype)
+    beta = zeros if bias is None else converted(bias, value.dtype)
+    return nn.layer_norm(value, tuple(shape), gamma, beta, eps)
+
+
+@aten("layer_norm.default")
+def layer_norm(
+    result: Result,
+    x: Any,
+    shape: Sequence[int],
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    *_: Any,
+) -> Value:
+    """Over the last axes."""
+    return _over_last(result, x, shape, weight, bias, eps)
+
+
+@aten("native_layer_norm.default")
+def native_layer_norm(
+    result: Result, x: Any, shape: Sequence[int], weight: Any, bias: Any, eps: float
+) -> tuple[Value, Value, Value]:
+    """Also the mean and the inverse deviation, which the gradient reads."""
+    value = converted(x, floating(result))
+    axes = list(range(value.rank - len(shape), value.rank))
+    wide = converted(value, "float32") if value.dtype in ("float16", "bfloat16") else value
+    spread = pointwise("rstd", f"1.0 / sqrt({{0}} + {float(eps)!r})", nn.var(wide, axes, keepdims=True))
+    return _over_last(result, x, shape, weight, bias, eps), nn.mean(wide, axes, keepdims=True), spread
+
+
+@aten("rms_norm.default")
+def rms_norm(
+    result: Result, x: Any, shape: Sequence[int], weight: Any = None, eps: float | None = None
+) -> Value:
+    """Over the last axes, by the root of the mean of squares."""
+    value = converted(x, floating(result))
+    gamma = None if weight is None else converted(weight, value.dtype)
+    small = (
+        float(np.finfo(np.float64 if value.dtype == "float64" else np.float32).eps) if eps is None else eps
+    )
+    return nn.rms_norm(value, tuple(shape), gamma, small)
+
+
+@aten("group_norm.default")
+def group_norm(
+    result: Result, x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
+) -> Value:
+    """Over groups of channels."""
+    value = converted(x, floating(result))
+    if weight is None and bias is None:
+        return nn.group_norm(value, groups, eps=eps)
+    channels = value.shape[1]
+    return nn.group_norm(
+        value, groups, _filled(weight, value, channels, 1.0), _filled(bias, value, channels, 0.0), eps
+    )
+
+
+@aten("native_group_norm.default")
+def native_group_norm(
+    result: Result, x: Any, weight: Any, bias: Any, n: int, channels: int, size: int, groups: int, eps: float
+) -> tuple[Value, Value, Value]:
+    """Also the mean and the inverse deviation of each group."""
+    value = converted(x, floating(result))
+    apart = nn.reshape(value, (n, groups, channels // groups * size))
+    spread = pointwise("rstd", f"1.0 / sqrt({{0}} + {float(eps)!r})", nn.var(apart, 2))
+    return group_norm(result, x, groups, weight, bias, eps), nn.mean(apart, 2), spread

@@ -1,0 +1,308 @@
+"""Importers of operators that compute nothing: shapes, slices, concatenation, padding, and what is made of these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from polyfuse import nn
+from polyfuse.frontend.torch.aten.registry import (
+    Result,
+    Unsupported,
+    aten,
+    converted,
+    floating,
+    required,
+    value_type,
+    view,
+)
+from polyfuse.nn.graph import Value
+
+
+@view("view.default", "_unsafe_view.default", "reshape.default", "flatten.using_ints", "unflatten.int")
+def reshape(result: Result, x: Any, *_: Any) -> Value:
+    """The same elements in the result's shape."""
+    return nn.reshape(required(x, "the tensor"), result.shape)
+
+
+@view("unsqueeze.default", "squeeze.default", "squeeze.dim", "squeeze.dims")
+def squeeze(result: Result, x: Any, *_: Any) -> Value:
+    """Axes of size 1, added or removed."""
+    return nn.reshape(required(x, "the tensor"), result.shape)
+
+
+@view("expand.default", "expand_as.default", "broadcast_to.default")
+def expand(result: Result, x: Any, *_: Any, implicit: bool = False) -> Value:
+    """Repeated along axes of size 1."""
+    return nn.expand(required(x, "the tensor"), result.shape)
+
+
+@view("permute.default")
+def permute(_: Result, x: Any, dims: Sequence[int]) -> Value:
+    """The axes in another order."""
+    return nn.permute(x, dims)
+
+
+@view("t.default", "numpy_T.default", "mT.default")
+def turned(_: Result, x: Any) -> Value:
+    """Rows as columns."""
+    return nn.transpose(x) if x.rank > 1 else x
+
+
+@view("transpose.int")
+def transpose(_: Result, x: Any, first: int, second: int) -> Value:
+    """Two axes exchanged."""
+    return nn.transpose(x, first, second) if x.rank > 1 else x
+
+
+@view("select.int")
+def select(_: Result, x: Any, dim: int, index: int) -> Value:
+    """One element along an axis."""
+    return nn.select(x, dim, index)
+
+
+@view("slice.Tensor")
+def sliced(
+    _: Result, x: Any, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Value:
+    """A range along an axis; its ends are cut to the axis."""
+    key = [slice(None)] * x.rank
+    key[dim] = slice(start, end, step)
+    whole = start in (None, 0) and step == 1 and (end is None or end >= x.shape[dim])
+    cut: Value = x if whole else x[tuple(key)]
+    return cut
+
+
+@view("narrow.default")
+def narrow(_: Result, x: Any, dim: int, start: int, length: int) -> Value:
+    """A range along an axis."""
+    return nn.narrow(x, dim, start % x.shape[dim] if start < 0 else start, length)
+
+
+@view("split.Tensor", "split_with_sizes.default", "split.sizes")
+def split(_: Result, x: Any, sizes: int | Sequence[int], dim: int = 0) -> tuple[Value, ...]:
+    """Pieces along an axis."""
+    return nn.split(x, sizes, dim)
+
+
+@view("chunk.default")
+def chunk(_: Result, x: Any, chunks: int, dim: int = 0) -> tuple[Value, ...]:
+    """Equal pieces along an axis."""
+    return nn.chunk(x, chunks, dim)
+
+
+@view("unbind.int")
+def unbind(_: Result, x: Any, dim: int = 0) -> tuple[Value, ...]:
+    """Every element along an axis."""
+    return tuple(nn.select(x, dim, index) for index in range(x.shape[dim]))
+
+
+@aten("cat.default", "concat.default")
+def concat(result: Result, parts: Sequence[Any], dim: int = 0) -> Value:
+    """One after the other along an axis; torch passes over an empty part of shape (0,)."""
+    dtype = floating(result)
+    every = [converted(part, dtype) for part in parts if not (part.shape == (0,) and len(result.shape) > 1)]
+    return every[0] if len(every) == 1 else nn.concat(every, dim)
+
+
+@aten("stack.default")
+def stack(result: Result, parts: Sequence[Any], dim: int = 0) -> Value:
+    """Along a new axis."""
+    return nn.stack([converted(part, floating(result)) for part in parts], dim)
+
+
+@view("flip.default")
+def flip(_: Result, x: Any, dims: Sequence[int]) -> Value:
+    """Reversed along axes."""
+    return nn.flip(x, list(dims)) if dims else x
+
+
+@aten("roll.default")
+def roll(_: Result, x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
+    """Shifted around along axes: the last elements come first."""
+    if not dims:
+        return nn.reshape(roll(_, nn.reshape(x, (-1,)), shifts, [0]), x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = x.shape[dim]
+        if size and shift % size:
+            at = size - shift % size
+            x = nn.concat([nn.narrow(x, dim, at, size - at), nn.narrow(x, dim, 0, at)], dim)
+    return required(x, "the tensor")
+
+
+@aten("repeat.default", "tile.default")
+def repeat(result: Result, x: Any, repeats: Sequence[int]) -> Value:
+    """Repeated as a whole along axes: copies along new axes, which are then merged."""
+    counts = [1] * (len(result.shape) - len(repeats)) + list(repeats)
+    sizes = [1] * (len(counts) - x.rank) + list(x.shape)
+    apart = nn.reshape(x, [part for size in sizes for part in (1, size)])
+    copies = nn.expand(
+        apart, [part for count, size in zip(counts, sizes, strict=True) for part in (count, size)]
+    )
+    return nn.reshape(copies, result.shape)
+
+
+@aten("constant_pad_nd.default")
+def pad(_: Result, x: Any, widths: Sequence[int], value: float = 0.0) -> Value:
+    """A number before and after; negative widths cut off."""
+    pairs = [(0, 0)] * (x.rank - len(widths) // 2) + list(zip(widths[-2::-2], widths[-1::-2], strict=True))
+    for axis, (before, behind) in enumerate(pairs):
+        if before < 0 or behind < 0:
+            start = -min(before, 0)
+            x = nn.narrow(x, axis, start, x.shape[axis] - start + min(behind, 0))
+    return nn.pad(x, [(max(before, 0), max(behind, 0)) for before, behind in pairs], value)
+
+
+def _around(x: Value, axis: int, before: int, behind: int, kind: str) -> Value:
+    """The axis with elements of its own before and behind it: mirrored, or the outermost again and again."""
+    size = x.shape[axis]
+    parts = [x]
+    if kind == "reflect":
+        parts = [nn.flip(nn.narrow(x, axis, 1, before), axis)] if before else []
+        parts += [x]
+        parts += [nn.flip(nn.narrow(x, axis, size - 1 - behind, behind), axis)] if behind else []
+    else:
+        for width, at, front in ((before, 0, True), (behind, size - 1, False)):
+            if width:
+                edge = nn.narrow(x, axis, at, 1)
+                copies = nn.expand(edge, (*x.shape[:axis], width, *x.shape[axis + 1 :]))
+                parts = [copies, *parts] if front else [*parts, copies]
+    return nn.concat(parts, axis) if len(parts) > 1 else x
+
+
+def _pad_around(x: Value, widths: Sequence[int], kind: str) -> Value:
+    for place, (before, behind) in enumerate(zip(widths[::2], widths[1::2], strict=True)):
+        if min(before, behind) < 0:
+            raise Unsupported(f"{kind} padding by {list(widths)}: negative widths; cut with slices")
+        x = _around(x, x.rank - 1 - place, before, behind, kind)
+    return x
+
+
+@aten("reflection_pad1d.default", "reflection_pad2d.default", "reflection_pad3d.default")
+def reflection_pad(_: Result, x: Any, widths: Sequence[int]) -> Value:
+    """Mirrored at the outermost elements."""
+    return _pad_around(x, widths, "reflect")
+
+
+@aten("replication_pad1d.default", "replication_pad2d.default", "replication_pad3d.default")
+def replication_pad(_: Result, x: Any, widths: Sequence[int]) -> Value:
+    """The outermost elements repeated."""
+    return _pad_around(x, widths, "replicate")
+
+
+@view("unfold.default")
+def unfold(_: Result, x: Any, dim: int, size: int, step: int) -> Value:
+    """Windows along an axis."""
+    return nn.unfold(x, dim, size, step)
+
+
+@aten("pixel_shuffle.default")
+def pixel_shuffle(result: Result, x: Any, factor: int) -> Value:
+    """(…, C r², H, W) -> (…, C, H r, W r)."""
+    *batch, channels, rows, columns = x.shape
+    n = len(batch)
+    apart = nn.reshape(x, (*batch, channels // factor**2, factor, factor, rows, columns))
+    return nn.reshape(nn.permute(apart, (*range(n), n, n + 3, n + 1, n + 4, n + 2)), result.shape)
+
+
+@aten("pixel_unshuffle.default")
+def pixel_unshuffle(result: Result, x: Any, factor: int) -> Value:
+    """(…, C, H r, W r) -> (…, C r², H, W)."""
+    *batch, channels, rows, columns = x.shape
+    n = len(batch)
+    apart = nn.reshape(x, (*batch, channels, rows // factor, factor, columns // factor, factor))
+    return nn.reshape(nn.permute(apart, (*range(n), n, n + 2, n + 4, n + 1, n + 3)), result.shape)
+
+
+@aten(
+    "upsample_nearest1d.default",
+    "upsample_nearest2d.default",
+    "upsample_nearest3d.default",
+    "upsample_nearest1d.vec",
+    "upsample_nearest2d.vec",
+    "upsample_nearest3d.vec",
+)
+def upsample_nearest(result: Result, x: Any, *_: Any) -> Value:
+    """Each element repeated along the spatial axes, by a whole factor."""
+    sizes, wanted = x.shape[2:], result.shape[2:]
+    if any(new % old for old, new in zip(sizes, wanted, strict=True)):
+        raise Unsupported(f"interpolates {tuple(sizes)} to {tuple(wanted)}: of whole factors it is computed")
+    factors = [new // old for old, new in zip(sizes, wanted, strict=True)]
+    apart = nn.reshape(x, (*x.shape[:2], *(part for size in sizes for part in (size, 1))))
+    copies = [part for size, factor in zip(sizes, factors, strict=True) for part in (size, factor)]
+    return nn.reshape(nn.expand(apart, (*x.shape[:2], *copies)), result.shape)
+
+
+def _triangle(result: Result, x: Any, mask: np.ndarray[Any, Any]) -> Value:
+    value = converted(x, floating(result))
+    return nn.where(nn.constant(mask.astype(value.dtype)), value, 0.0)
+
+
+@aten("tril.default")
+def tril(result: Result, x: Any, diagonal: int = 0) -> Value:
+    """0 above a diagonal."""
+    return _triangle(result, x, np.tri(x.shape[-2], x.shape[-1], diagonal))
+
+
+@aten("triu.default")
+def triu(result: Result, x: Any, diagonal: int = 0) -> Value:
+    """0 below a diagonal."""
+    return _triangle(result, x, 1 - np.tri(x.shape[-2], x.shape[-1], diagonal - 1))
+
+
+# -- made of nothing ---------------------------------------------------------------------------------------------------
+
+
+def _full(result: Result, number: float) -> Value:
+    floating(result)
+    value = nn.constant(np.array(number, value_type(result.dtype)))
+    return nn.expand(value, result.shape)
+
+
+@aten("full.default", "full_like.default", "new_full.default")
+def full(result: Result, first: Any, *rest: Any, **_: Any) -> Value:
+    """A number everywhere; the last argument is the number."""
+    return _full(result, float(rest[-1]))
+
+
+@aten("zeros.default", "zeros_like.default", "new_zeros.default")
+def zeros(result: Result, *_: Any, **__: Any) -> Value:
+    """Zeros."""
+    return _full(result, 0.0)
+
+
+@aten("ones.default", "ones_like.default", "new_ones.default")
+def ones(result: Result, *_: Any, **__: Any) -> Value:
+    """Ones."""
+    return _full(result, 1.0)
+
+
+@aten("scalar_tensor.default")
+def scalar_tensor(result: Result, number: float, **_: Any) -> Value:
+    """One number."""
+    return _full(result, float(number))
+
+
+# -- chosen by numbers -------------------------------------------------------------------------------------------------
+
+
+@aten("embedding.default")
+def embedding(_: Result, table: Any, rows: Any, *__: Any) -> Value:
+    """Rows of a table; numbers that are known and follow one another are a slice of it."""
+    known = known_integers(rows)
+    if known is None:
+        return nn.embedding(rows, table)
+    flat = known.reshape(-1)
+    if not flat.size or any(b - a != 1 for a, b in pairwise(flat.tolist())):
+        raise Unsupported(
+            "rows chosen by known numbers that do not follow one another: pass the numbers as an input"
+        )
+    return nn.reshape(nn.narrow(table, 0, int(flat[0]), flat.size), (*known.shape, *table.shape[1:]))
+
+
+def known_integers(x: Any) -> np.ndarray[Any, Any] | None:
+    """The numbers of a tensor of integers that is known before the graph runs; None for another."""
+    return x if isinstance(x, np.ndarray) else None

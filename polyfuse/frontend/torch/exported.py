@@ -1,0 +1,174 @@
+"""From torch.export to a nest: parameters are constants, inputs keep their names."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export.graph_signature import InputKind, OutputKind
+
+from polyfuse.errors import BadArgument
+from polyfuse.frontend.torch.arrays import array_of
+from polyfuse.frontend.torch.aten import Unsupported
+from polyfuse.frontend.torch.aten.registry import value_type
+from polyfuse.frontend.torch.decompositions import export_decompositions
+from polyfuse.frontend.torch.graph import Known, Node, Refusal, import_nodes
+from polyfuse.ir import Nest
+from polyfuse.nn import constant, input
+from polyfuse.nn.graph import RESERVED, Input, Value, as_value
+from polyfuse.nn.lower import lower_values
+
+FOLDED_ELEMENTS = 2**24
+"""A known tensor of more elements is not computed while a model is imported."""
+
+
+def nest_of(
+    module: torch.nn.Module | torch.export.ExportedProgram,
+    args: Sequence[Any] | None,
+    dynamic_shapes: Any,
+    kwargs: Mapping[str, Any] | None,
+    name: str | None,
+) -> Nest:
+    """The nest of a module or an exported program; BadArgument names every operator that is not supported."""
+    program, called = _exported(module, args, dynamic_shapes, kwargs)
+    whole = program.run_decompositions(export_decompositions())
+    given, refused = _given(whole)
+    found = import_nodes(whole.graph.nodes, given, _folded)
+    every = (*refused, *found.refused, *_changed(whole))
+    if every:
+        lines = "\n".join(f"  {one}" for one in every)
+        raise BadArgument(
+            f"from_torch: {len(every)} of {called}'s nodes cannot be expressed:\n{lines}\n"
+            'torch.compile(model, backend="polyfuse") leaves such nodes to torch'
+        )
+    inputs = [
+        value for value in given.values() if isinstance(value, Value) and isinstance(value.source, Input)
+    ]
+    return lower_values([_output(called, value) for value in found.outputs], name or called, inputs)
+
+
+def _exported(
+    module: Any, args: Sequence[Any] | None, dynamic_shapes: Any, kwargs: Mapping[str, Any] | None
+) -> tuple[torch.export.ExportedProgram, str]:
+    """The exported program, and what to call it."""
+    if isinstance(module, torch.export.ExportedProgram):
+        program, called = module, "graph"
+    elif not isinstance(module, torch.nn.Module):
+        raise BadArgument(f"from_torch: {module!r} is neither a torch.nn.Module nor an exported program")
+    else:
+        if args is None or isinstance(args, torch.Tensor):
+            raise BadArgument(
+                "from_torch: example_inputs is a tuple of tensors, as in from_torch(model, (x,))"
+            )
+        _refuse_symbolic(dynamic_shapes is not None)
+        program, called = (
+            torch.export.export(module, tuple(args), dict(kwargs or {})),
+            type(module).__name__.lower(),
+        )
+    _refuse_symbolic(bool(program.range_constraints))
+    return program, called
+
+
+def _refuse_symbolic(symbolic: bool) -> None:
+    if symbolic:
+        raise BadArgument(
+            "from_torch: layers have no symbolic sizes yet: export with the sizes that are wanted, and without "
+            'dynamic_shapes; torch.compile(model, backend="polyfuse", dynamic=True) compiles once for each size'
+        )
+
+
+def _given(program: torch.export.ExportedProgram) -> tuple[dict[str, Any], list[Refusal]]:
+    """What each placeholder stands for: an input, a constant, or a tensor that is known."""
+    tensors = {**program.state_dict, **program.constants}
+    specs = program.graph_signature.input_specs
+    inputs = {spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT}
+    taken, shared = set(inputs), dict[Any, Value]()
+    given: dict[str, Any] = {}
+    refused: list[Refusal] = []
+    metas = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    for spec in specs:
+        placeholder, target = spec.arg.name, spec.target
+        try:
+            if spec.kind is InputKind.USER_INPUT:
+                given[placeholder] = _input(placeholder, metas[placeholder])
+                continue
+            tensor = tensors[target]
+            if not tensor.dtype.is_floating_point:
+                given[placeholder] = Known(tensor, array_of(tensor))
+                continue
+            value_type(str(tensor.dtype).removeprefix("torch."))
+            key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+            if key not in shared or not tensor.numel():
+                shared[key] = constant(array_of(tensor), _free(target, taken))
+            given[placeholder] = shared[key]
+        except Unsupported as unsupported:
+            refused.append(Refusal(placeholder, str(spec.kind), str(unsupported)))
+            given[placeholder] = None
+    return given, refused
+
+
+def _input(name: str, meta: Any) -> Any:
+    if not isinstance(meta, torch.Tensor):
+        return meta
+    return input(name, tuple(meta.shape), value_type(str(meta.dtype).removeprefix("torch.")))
+
+
+def _free(target: str, taken: set[str]) -> str:
+    """A constant's name: torch's with "_" for what an identifier cannot have, and one more where it is taken."""
+    name = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in target)
+    name = f"_{name}" if not name.isidentifier() else name
+    while name in taken or name in RESERVED or keyword.iskeyword(name):
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def _folded(node: Node, args: Any, kwargs: Mapping[str, Any]) -> Known | None:
+    """Compute a node that reads known tensors and numbers alone; others, and large ones, are left."""
+    meta = node.meta.get("val")
+    if not isinstance(meta, torch.Tensor) or meta.numel() > FOLDED_ELEMENTS or not _all_known((args, kwargs)):
+        return None
+    if torch.Tag.nondeterministic_seeded in node.target.tags:
+        return None
+    with torch.no_grad():
+        tensor = node.target(*_tensors(args), **_tensors(kwargs))
+    return Known(tensor, array_of(tensor))
+
+
+def _all_known(tree: Any) -> bool:
+    if isinstance(tree, list | tuple):
+        return all(map(_all_known, tree))
+    if isinstance(tree, dict):
+        return all(map(_all_known, tree.values()))
+    return not isinstance(tree, Value) and type(tree).__name__ != "Failed"
+
+
+def _tensors(tree: Any) -> Any:
+    if isinstance(tree, list | tuple):
+        return [_tensors(part) for part in tree]
+    if isinstance(tree, dict):
+        return {key: _tensors(part) for key, part in tree.items()}
+    return tree.tensor if isinstance(tree, Known) else tree
+
+
+def _changed(program: torch.export.ExportedProgram) -> Iterator[Refusal]:
+    """Outputs that are no results: a nest of layers changes nothing in place."""
+    for spec in program.graph_signature.output_specs:
+        if spec.kind is not OutputKind.USER_OUTPUT:
+            reason = "changes a tensor in place; model.eval() stops the running statistics of batch norm"
+            yield Refusal(str(spec.arg.name), f"{spec.kind.name.lower()} of {spec.target}", reason)
+
+
+def _output(called: str, value: Any) -> Value:
+    if isinstance(value, Known):
+        kept = value.array
+        if not kept.dtype.kind == "f":
+            raise BadArgument(
+                f"from_torch: an output of {called} is known before the call: {value.tensor.dtype}"
+            )
+        return as_value(kept, "float32")
+    if not isinstance(value, Value):
+        raise BadArgument(f"from_torch: an output of {called} is {value!r}, and not a tensor")
+    return value

@@ -1,0 +1,255 @@
+"""Walk a graph of ATen nodes and make its values: every node that cannot be expressed is reported, not the first.
+
+    graph ::= placeholder* node* output        as torch.fx prints it; only these attributes of a node are read
+
+Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from polyfuse.errors import PolyfuseError
+from polyfuse.frontend.torch.aten import ATEN, Unsupported
+from polyfuse.frontend.torch.aten.registry import Missing, Result, size_of
+from polyfuse.nn import cast
+from polyfuse.nn.graph import input
+
+
+class Node(Protocol):
+    """A node of a graph, as torch.fx has it."""
+
+    name: str
+    op: str
+    target: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    meta: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A node that is not imported, and why."""
+
+    node: str
+    operator: str
+    reason: str
+    place: str = ""
+
+    def __str__(self) -> str:
+        at = f" (in {self.place})" if self.place else ""
+        return f"{self.node} = {self.operator}{at}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Known:
+    """A tensor that depends on no input and no weight, as the graph's own library has it."""
+
+    tensor: Any
+    array: np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The result of a node that was refused, or reads one that was."""
+
+
+ASSERTIONS = ("aten._assert_tensor_metadata.default", "aten._assert_scalar.default")
+"""Operators that check what an export has assumed: of a nest's inputs, each call checks shapes and types itself."""
+
+Fold = Callable[[Node, tuple[Any, ...], Mapping[str, Any]], Known | None]
+"""Computes a node whose operands are all known; None if it does not."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The values of a graph's outputs, and the nodes that were refused; the values are complete if none was."""
+
+    outputs: tuple[Any, ...]
+    refused: tuple[Refusal, ...]
+
+
+def import_nodes(nodes: Iterable[Node], given: Mapping[str, Any], fold: Fold | None = None) -> Imported:
+    """Make the values of a graph's outputs.
+
+    Args:
+        nodes: The graph's nodes in their order.
+        given: A value, a `Known` tensor or a number for each placeholder, by its name.
+        fold: Computes nodes that depend on nothing that a call passes.
+
+    Returns:
+        The outputs, and every node that cannot be expressed. A node that reads the result of another that was refused
+        is judged with a stand-in for it.
+    """
+    done: dict[str, Any] = dict(given)
+    refused: list[Refusal] = []
+    outputs: tuple[Any, ...] = ()
+    for node in nodes:
+        if node.op == "placeholder":
+            continue
+        if node.op == "output":
+            found = mapped(node.args[0], done)
+            outputs = tuple(found) if isinstance(found, list) else (found,)
+            continue
+        try:
+            done[node.name] = value_of(node, mapped(node.args, done), mapped(dict(node.kwargs), done), fold)
+        except Unsupported as unsupported:
+            refused.append(refusal(node, str(unsupported)))
+            done[node.name] = stand_in(node)
+    return Imported(outputs, tuple(refused))
+
+
+def refusal_of(node: Node) -> Refusal | None:
+    """Return why a node cannot be expressed whatever its operands are, or None.
+
+    Args:
+        node: The node; its operands' meta values stand in for them.
+
+    Returns:
+        The refusal; None if the node can be imported.
+    """
+    try:
+        value_of(node, meant(node.args), meant(dict(node.kwargs)), None)
+    except Unsupported as unsupported:
+        return refusal(node, str(unsupported))
+    return None
+
+
+def missing_of(node: Node) -> dict[int, str]:
+    """Return which of a node's several results are not computed, and why.
+
+    Args:
+        node: A node that can be imported.
+
+    Returns:
+        Reasons by the result's number.
+    """
+    made = value_of(node, meant(node.args), meant(dict(node.kwargs)), None)
+    every = made if isinstance(made, tuple) else ()
+    return {at: part.reason for at, part in enumerate(every) if isinstance(part, Missing)}
+
+
+def value_of(node: Node, args: Any, kwargs: Any, fold: Fold | None) -> Any:
+    """The value of one node on values; Unsupported if there is none."""
+    if str(node.target) in ASSERTIONS:
+        return Failed()
+    meta = node.meta.get("val")
+    if meta is not None and not hasattr(meta, "shape") and not isinstance(meta, list | tuple):
+        return size_of(meta)
+    if node.op != "call_function":
+        raise Unsupported(f"a {node.op} of {node.target}; expected a graph of ATen operators")
+    if node.target is operator.getitem:
+        return _picked(args)
+    if fold is not None and (known := fold(node, args, kwargs)) is not None:
+        return known
+    if any(isinstance(part, Failed) for part in _leaves((args, kwargs))):
+        return Failed()
+    name = str(node.target)
+    importer = ATEN.get(name)
+    if importer is None:
+        raise Unsupported("there is no importer for this operator")
+    result = Result.of(meta)
+    try:
+        made = importer(result, *_arrays(args), **_arrays(kwargs))
+    except Unsupported:
+        raise
+    except PolyfuseError as error:
+        raise Unsupported(str(error)) from error
+    except TypeError as error:
+        raise Unsupported(f"its arguments are not those of ATen's core schema: {error}") from error
+    return _checked(made, result)
+
+
+def _checked(made: Any, result: Result) -> Any:
+    """What an importer made, of the type that was meant; Unsupported where its shape is another."""
+    first = made[0] if isinstance(made, tuple) else made
+    if first.shape != result.shape:
+        raise Unsupported(f"its result has the shape {first.shape}, and torch says {result.shape}")
+    if isinstance(made, tuple) or result.dtype == "bool" or first.dtype == result.element:
+        return made
+    return cast(first, result.element)
+
+
+def _picked(args: Any) -> Any:
+    every, index = args
+    if isinstance(every, Failed):
+        return every
+    if isinstance(every, Known):
+        raise Unsupported("an element of a known tensor")
+    if not isinstance(every, tuple) or isinstance(every[index], Missing):
+        reason = every[index].reason if isinstance(every, tuple) else "there is one result"
+        raise Unsupported(f"result {index}: {reason}")
+    return every[index]
+
+
+def refusal(node: Node, reason: str) -> Refusal:
+    """The refusal of a node, with the module that it comes from where torch recorded one."""
+    stack = node.meta.get("nn_module_stack") or {}
+    place = next((str(path) for path, *_ in reversed(list(stack.values())) if path), "")
+    return Refusal(
+        node.name, str(node.target), reason, place.removeprefix("L['self'].").removeprefix("L['self']")
+    )
+
+
+def stand_in(node: Node) -> Any:
+    """A value of a node's shape and type in place of its own; `Failed` where a value has no such type."""
+    meta = node.meta.get("val")
+    if isinstance(meta, list | tuple):
+        return tuple(_stand_in(node.name, one) for one in meta)
+    return _stand_in(node.name, meta)
+
+
+def _stand_in(name: str, meta: Any) -> Any:
+    if meta is None or isinstance(meta, str):
+        return Failed()
+    if not hasattr(meta, "shape"):
+        return size_of(meta)
+    try:
+        result = Result.of(meta)
+        return input("x", result.shape, result.element)
+    except Unsupported:
+        return Failed()
+
+
+def mapped(tree: Any, done: Mapping[str, Any]) -> Any:
+    """Arguments with values in place of nodes."""
+    return _over(tree, lambda node: done[node.name])
+
+
+def meant(tree: Any) -> Any:
+    """Arguments with stand-ins in place of nodes."""
+    return _over(tree, stand_in)
+
+
+def _over(tree: Any, leaf: Callable[[Any], Any]) -> Any:
+    if isinstance(tree, list | tuple):
+        return [_over(part, leaf) for part in tree]
+    if isinstance(tree, dict):
+        return {key: _over(part, leaf) for key, part in tree.items()}
+    if isinstance(tree, slice):
+        return slice(*(_over(part, leaf) for part in (tree.start, tree.stop, tree.step)))
+    return leaf(tree) if hasattr(tree, "op") and hasattr(tree, "meta") else tree
+
+
+def _arrays(tree: Any) -> Any:
+    """Arguments with arrays in place of known tensors."""
+    if isinstance(tree, list | tuple):
+        return [_arrays(part) for part in tree]
+    if isinstance(tree, dict):
+        return {key: _arrays(part) for key, part in tree.items()}
+    return tree.array if isinstance(tree, Known) else tree
+
+
+def _leaves(tree: Any) -> Iterable[Any]:
+    if isinstance(tree, list | tuple):
+        for part in tree:
+            yield from _leaves(part)
+    elif isinstance(tree, dict):
+        yield from _leaves(list(tree.values()))
+    else:
+        yield tree

@@ -1,0 +1,144 @@
+"""Modules of torch as nests: values, names, memory, and what is refused."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import polyfuse as pf
+
+torch = pytest.importorskip("torch")
+
+
+class Tied(torch.nn.Module):
+    """Two layers with one weight, a buffer, and a mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(6, 6)
+        self.second = torch.nn.Linear(6, 6)
+        self.second.weight = self.first.weight
+        self.register_buffer("scale", torch.linspace(0.5, 1.5, 6))
+
+    def forward(self, x, mask):
+        h = torch.nn.functional.mish(self.first(x)) * self.scale
+        return self.second(h).masked_fill(mask, 0.0)
+
+
+class Encoder(torch.nn.Module):
+    """An encoder block on token numbers, with positions and a causal mask that are known before a call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = torch.nn.Embedding(11, 8)
+        self.places = torch.nn.Embedding(9, 8)
+        self.block = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True)
+
+    def forward(self, ids):
+        length = ids.shape[1]
+        x = self.tokens(ids) + self.places(torch.arange(length))
+        mask = torch.triu(torch.full((length, length), float("-inf")), 1)
+        return self.block(x, src_mask=mask, is_causal=True)
+
+
+def images() -> "torch.nn.Module":
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3, padding=1, stride=2),
+        torch.nn.BatchNorm2d(4),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Conv2d(4, 4, 3, groups=2, padding="same"),
+        torch.nn.GroupNorm(2, 4),
+        torch.nn.Hardswish(),
+        torch.nn.AdaptiveAvgPool2d(1),
+        torch.nn.Flatten(),
+        torch.nn.Linear(4, 5),
+    )
+
+
+def check(model, *args) -> pf.Nest:
+    """The nest's values, by the oracle, are torch's in float64."""
+    model.eval()
+    nest = pf.from_torch(model, args)
+    arrays = {t.name: a.numpy() for t, a in zip(nest.inputs, args, strict=True)}
+    arrays = {name: a.astype("float32") if a.dtype == bool else a for name, a in arrays.items()}
+    results = list(pf.interpret(nest, arrays).values())
+    wide = [a.double() if a.is_floating_point() else a for a in args]
+    want = model.double()(*wide)
+    want = want if isinstance(want, tuple) else (want,)
+    for found, one in zip(results, want, strict=True):
+        expected = one.detach().numpy()
+        assert_allclose(found, expected, rtol=0, atol=1e-5 * max(1.0, abs(expected).max()))
+    return nest
+
+
+def test_parameters_are_constants_in_the_same_memory() -> None:
+    torch.manual_seed(0)
+    model = Tied()
+    nest = check(model, torch.randn(3, 6), torch.rand(3, 6) > 0.5)
+    assert [t.name for t in nest.inputs] == ["x", "mask"]
+    assert set(nest.constants) == {"first_weight", "first_bias", "second_bias", "scale"}
+    model = Tied()
+    nest = pf.from_torch(model, (torch.randn(3, 6), torch.rand(3, 6) > 0.5))
+    assert nest.constants["first_weight"].ctypes.data == model.first.weight.data_ptr()
+
+
+def test_images() -> None:
+    torch.manual_seed(1)
+    model = images()
+    model[1].running_mean.uniform_(-1, 1)
+    model[1].running_var.uniform_(0.5, 2)
+    nest = check(model, torch.randn(2, 3, 16, 16))
+    assert "_1_running_var" in nest.constants
+
+
+def test_an_encoder_on_numbers() -> None:
+    torch.manual_seed(2)
+    nest = check(Encoder(), torch.randint(0, 11, (2, 5)))
+    assert str(nest.inputs[0]) == "input ids: int64[2, 5]"
+
+
+def test_compiled_on_tensors_with_other_weights() -> None:
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Softplus(), torch.nn.Linear(4, 2)).eval()
+    x = torch.randn(5, 6)
+    net = pf.compile(pf.from_torch(model, (x,)))
+    with torch.no_grad():
+        assert torch.allclose(net(x), model(x), atol=1e-6)
+        other = torch.randn(4, 6)
+        net.replace_constants({"_0_weight": other.numpy()})
+        model[0].weight.copy_(other)
+        assert torch.allclose(net(x), model(x), atol=1e-6)
+
+
+def test_all_that_is_not_supported_is_named_at_once() -> None:
+    class Strange(torch.nn.Module):
+        def forward(self, x):
+            return torch.special.bessel_j0(x).sort(-1)[0] + torch.cumsum(x, 0)
+
+    with pytest.raises(pf.BadArgument) as error:
+        pf.from_torch(Strange(), (torch.randn(2, 3),))
+    for operator in ("special_bessel_j0", "aten.sort", "aten.cumsum"):
+        assert operator in str(error.value)
+    assert 'backend="polyfuse"' in str(error.value)
+
+
+def test_training_is_refused_with_the_way_out() -> None:
+    with pytest.raises(pf.BadArgument, match=r"model\.eval\(\)"):
+        pf.from_torch(torch.nn.BatchNorm1d(3).train(), (torch.randn(4, 3),))
+
+
+@pytest.mark.parametrize(
+    ("module", "args", "said"),
+    [
+        (lambda: np.zeros(3), (), "neither a torch.nn.Module"),
+        (lambda: torch.nn.ReLU(), None, "a tuple of tensors"),
+    ],
+)
+def test_other_arguments_are_refused(module, args, said) -> None:
+    with pytest.raises(pf.BadArgument, match=said):
+        pf.from_torch(module(), args)
+
+
+def test_symbolic_sizes_are_refused_as_long_as_layers_have_none() -> None:
+    with pytest.raises(pf.BadArgument, match="no symbolic sizes yet"):
+        pf.from_torch(torch.nn.ReLU(), (torch.randn(3),), dynamic_shapes=({0: torch.export.Dim("n")},))

@@ -1,0 +1,181 @@
+"""Operators one by one against torch, by the oracle: arguments, shapes, types, NaN and infinities."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import polyfuse as pf
+
+torch = pytest.importorskip("torch")
+
+F = torch.nn.functional
+
+
+def numbers(*shape: int) -> "torch.Tensor":
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(len(shape)), dtype=torch.float64)
+
+
+SPECIAL = torch.tensor(
+    [float("-inf"), -25.0, -1.5, -0.5, 0.0, 1e-4, 0.5, 2.0, 30.0, float("inf"), float("nan")]
+)
+
+
+def gelu_by_tanh(x: "torch.Tensor") -> "torch.Tensor":
+    return F.gelu(x, approximate="tanh")
+
+
+POINTWISE = [
+    torch.abs, torch.cos, torch.erf, torch.exp, torch.exp2, torch.log, torch.log10, torch.log2, torch.neg,
+    torch.reciprocal, torch.rsqrt, torch.sigmoid, torch.sign, torch.sin, torch.sqrt, torch.square, torch.tanh,
+    torch.relu, F.relu6, F.hardsigmoid, F.leaky_relu, F.softplus, F.logsigmoid, F.selu, F.celu, F.elu, F.mish, F.silu,
+    F.gelu, F.hardtanh, F.hardswish, torch.isnan, torch.isinf, torch.logical_not, torch.expm1, torch.log1p,
+    gelu_by_tanh, lambda x: F.threshold(x, 0.1, -2.0), lambda x: x.clamp(-1, 2),
+    lambda x: x.clamp(min=-1), lambda x: x**3, lambda x: x**2, lambda x: x**0.5, lambda x: 2 - x, lambda x: x * 2 + 1,
+    lambda x: x > 0, lambda x: torch.where(x < 1, x, -x), lambda x: torch.logical_and(x > 0, x < 2),
+]  # fmt: skip
+
+LOSE_A_LIMIT = [
+    F.mish, F.silu, F.gelu, gelu_by_tanh, F.hardswish, F.celu, F.elu, F.selu, F.softplus, F.logsigmoid,
+    torch.log1p, torch.expm1,
+]  # fmt: skip
+"""Their formulas are 0 * inf or inf - inf at an infinity, where torch has a limit, or NaN by another formula."""
+
+WHOLE = {
+    "sum": (lambda x: (x.sum(), x.sum(1), x.sum((0, 2), keepdim=True)), [(2, 3, 4)]),
+    "mean": (lambda x: (x.mean(), x.mean(-1, keepdim=True)), [(2, 3, 4)]),
+    "extremes": (lambda x: (x.amax(1), x.amin((0, 1)), x.max(), x.max(1)[0], x.max(1)[1]), [(2, 3, 4)]),
+    "places": (lambda x: (x.argmax(1), x.argmin(), x.argmax(-1, keepdim=True)), [(2, 3, 4)]),
+    "prod": (lambda x: (x.prod(1), x.prod()), [(2, 3)]),
+    "truth": (lambda x: ((x > 0).any(1), (x > 0).all(), x.any()), [(3, 4)]),
+    "var": (lambda x: (x.var(1), x.std(), x.var((0, 1), correction=0, keepdim=True)), [(3, 4)]),
+    "norms": (lambda x: (x.norm(), torch.linalg.vector_norm(x, 1, 1), x.logsumexp(1)), [(3, 4)]),
+    "softmax": (lambda x: (x.softmax(1), x.log_softmax(0)), [(3, 4)]),
+    "products": (
+        lambda x, y, z: (x @ y, torch.addmm(z, x, y, beta=2, alpha=3), x @ y[:, 0], x[0] @ y[:, 0]),
+        [(3, 4), (4, 5), (3, 5)],
+    ),
+    "batches": (lambda x, y: (torch.bmm(x, y), torch.einsum("bik,bkj->bji", x, y)), [(2, 3, 4), (2, 4, 5)]),
+    "views": (
+        lambda x: (
+            x.reshape(6, 4),
+            x.permute(2, 0, 1),
+            x[:, 1:, ::2],
+            x[1],
+            x.flip(0, 2),
+            x.unsqueeze(1).expand(2, 5, 3, 4),
+        ),
+        [(2, 3, 4)],
+    ),
+    "parts": (lambda x: (*x.split(2, 1), *x.chunk(2, 0), *x.unbind(0), torch.stack([x, x], 1)), [(2, 3)]),
+    "joined": (
+        lambda x, y: (torch.cat([x, y], 1), torch.roll(x, 1, 1), x.repeat(2, 3), x.roll(2)),
+        [(2, 3), (2, 4)],
+    ),
+    "padded": (
+        lambda x: (
+            F.pad(x, (1, 2)),
+            F.pad(x, (1, -1), value=3.0),
+            F.pad(x, (2, 1, 1, 1), "reflect"),
+            F.pad(x, (1, 2, 0, 1), "replicate"),
+        ),
+        [(1, 2, 3, 4)],
+    ),
+    "pixels": (
+        lambda x: (F.pixel_shuffle(x, 2), F.pixel_unshuffle(x, 2), F.interpolate(x, scale_factor=2)),
+        [(1, 4, 4, 2)],
+    ),
+    "triangles": (lambda x: (x.tril(), x.triu(1), x.tril(-1)), [(3, 4)]),
+    "windows": (lambda x: (x.unfold(1, 3, 2), x.diff()), [(2, 7)]),
+    "convolution": (
+        lambda x, w, b: (
+            F.conv2d(x, w, b, 2, 1),
+            F.conv2d(x[0], w),
+            F.conv1d(x[:, :, 0], w[:, :, 0], padding=1),
+        ),
+        [(2, 3, 5, 5), (4, 3, 3, 3), (4,)],
+    ),
+    "pooling": (
+        lambda x: (
+            F.max_pool2d(x, 3, 2, 1),
+            F.avg_pool2d(x, 2, padding=1),
+            F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+            F.adaptive_avg_pool2d(x, (2, 3)),
+            F.adaptive_max_pool2d(x, 2),
+            F.max_pool1d(x[0], 2),
+            F.avg_pool2d(x, 2, divisor_override=3),
+        ),
+        [(2, 3, 6, 6)],
+    ),
+    "normalised": (
+        lambda x, w, b: (
+            F.layer_norm(x, (4,), w, b),
+            F.layer_norm(x, (4,), w),
+            F.rms_norm(x, (4,), w),
+            F.group_norm(x, 2),
+            F.batch_norm(x, w, w * w, b, b),
+            F.instance_norm(x),
+        ),
+        [(2, 4, 4), (4,), (4,)],
+    ),
+    "attention": (
+        lambda q, k, m: (
+            F.scaled_dot_product_attention(q, k, k, m),
+            F.scaled_dot_product_attention(q, q, q, is_causal=True, scale=0.3),
+        ),
+        [(2, 2, 3, 4), (2, 2, 5, 4), (3, 5)],
+    ),
+    "mixed": (
+        lambda x, w: (
+            F.prelu(x, w),
+            F.glu(x, 1),
+            torch.lerp(x, -x, 0.3),
+            torch.addcmul(x, x, x, value=2),
+            F.mse_loss(x, -x),
+        ),
+        [(3, 4), (4,)],
+    ),
+}
+
+
+class Call(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+def check(function, args, atol: float) -> None:
+    nest = pf.from_torch(Call(function), args)
+    with np.errstate(all="ignore"):
+        found = pf.interpret(nest, {t.name: a.numpy() for t, a in zip(nest.inputs, args, strict=True)})
+    want = function(*args)
+    for ours, theirs in zip(found.values(), want if isinstance(want, tuple) else (want,), strict=True):
+        assert_allclose(ours, theirs.numpy().astype(ours.dtype), rtol=1e-9, atol=atol)
+
+
+def test_pointwise() -> None:
+    """All in one graph: an export takes most of the time. NaN and infinities are those of torch."""
+    finite = SPECIAL[1:-2].double()
+    check(lambda x: tuple(function(x) for function in POINTWISE), (finite,), 1e-12)
+    limits = [function for function in POINTWISE if function not in LOSE_A_LIMIT]
+    check(lambda x: tuple(function(x) for function in limits), (SPECIAL.double(),), 1e-12)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_operators(name: str) -> None:
+    function, shapes = WHOLE[name]
+    check(function, tuple(numbers(*shape) for shape in shapes), 1e-12)
+
+
+def test_halves_are_computed_in_float32() -> None:
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0)).bfloat16()
+    nest = pf.from_torch(Call(lambda x: (x + x.float()).softmax(-1).bfloat16()), (x,))
+    (found,) = pf.interpret(
+        nest, {nest.inputs[0].name: x.view(torch.int16).numpy().view("bfloat16")}
+    ).values()
+    want = (x + x.float()).softmax(-1).bfloat16().float().numpy()
+    assert_allclose(found.astype("float32"), want, rtol=1e-2)
