@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Where there is a GPU, the demo runs on it too.
 DEMO_EXTRAS := $(if $(shell command -v nvidia-smi 2>/dev/null),[cuda])
 
-.PHONY: demo test lint types imports docs golden nightly fuzz bench bench-polybench bench-peers format clean
+.PHONY: demo test test-torch lint types imports docs golden nightly fuzz bench bench-polybench bench-peers format clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/polyfuse demo
@@ -21,6 +21,10 @@ demo: $(VENV)/.installed-demo
 # All but the cases that tests/nightly.txt lists. pytest's summary is the last line printed.
 test: $(VENV)/.installed-test
 	@$(PYTEST) -m "not nightly"
+
+# What needs torch (extra `torch`); without it these tests are skipped.
+test-torch: $(VENV)/.installed-torch
+	@$(PYTEST) tests/torch tests/frontend/torch
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
@@ -79,3 +83,8 @@ $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
 	@echo "Installing polyfuse[cuda,dev] into $(VENV) (once; CUDA's compiler is about 220 MB)"
 	@$(PIP) --editable '.[cuda,dev]'
 	@touch $@ $(VENV)/.installed-demo
+
+$(VENV)/.installed-torch: pyproject.toml $(VENV)/.installed-test
+	@echo "Installing polyfuse[torch] into $(VENV) (once; 0.7 GB, and more where only builds with CUDA are offered)"
+	@$(PIP) --editable '.[torch]'
+	@touch $@

@@ -86,7 +86,16 @@ def log1p(x: Value) -> Value:
 
 
 def expm1(x: Value) -> Value:
-    """`exp(x) - 1` without loss of digits near 0: there 2 t / (1 - t), with t = tanh(x / 2). Statement expm1, tensor a."""
+    """`exp(x) - 1` without loss of digits near 0. Statement expm1, tensor a.
+
+    Between -1 and 1 it is 2 t / (1 - t) with t = tanh(x / 2).
+
+    Args:
+        x: The value.
+
+    Returns:
+        A value of the shape of x.
+    """
     return pointwise("expm1", _EXPM1, x)
 
 

@@ -62,8 +62,8 @@ class Further:
 class Value:
     """A tensor that is not computed yet: an input, a constant, or an operation on other values.
 
-    Operators + - * / **, abs and unary minus act element by element and broadcast as in NumPy, with values, arrays and numbers;
-    x @ w is a matrix product, batched if there are more axes; x[1, ::2] is a view.
+    Operators + - * / **, abs and unary minus act element by element and broadcast as in NumPy, with values, arrays and
+    numbers; x @ w is a matrix product, batched if there are more axes; x[1, ::2] is a view.
     """
 
     source: Input | Constant | Operation | Further

@@ -159,7 +159,7 @@ def encoder_layer(
         return nn.layer_norm(v, width, norm_weight_2, norm_bias_2, eps)
 
     if norm_first:
-        middle = x + attended(first(x))
+        middle: Value = x + attended(first(x))
         return middle + forward(second(middle))
     middle = first(x + attended(x))
     return second(middle + forward(middle))

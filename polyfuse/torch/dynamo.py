@@ -1,0 +1,110 @@
+"""The backend: Dynamo's graphs through AOTAutograd, divided into regions of polyfuse and nodes of torch.
+
+    Dynamo -> AOTAutograd (functional ATen, our decompositions) -> regions -> nests -> executables
+
+A node that polyfuse does not compute is torch's, with the reason in the log "polyfuse.torch" and in `explain`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+from polyfuse.errors import BadArgument
+from polyfuse.frontend.torch.decompositions import decompositions
+from polyfuse.torch.options import Options
+from polyfuse.torch.record import Graph, Record, Region
+from polyfuse.torch.region import Compiled
+from polyfuse.torch.regions import divided, refusals
+
+LOG = logging.getLogger("polyfuse.torch")
+
+
+def backend(
+    module: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+    record: Record | None = None,
+) -> Callable[..., Any]:
+    """Compile one of Dynamo's graphs; torch.compile(model, backend="polyfuse") calls this.
+
+    Args:
+        module: The graph.
+        example_inputs: Its inputs; their values are not read.
+        options: Arguments of `pf.compile` by name, and fallback="eager" or "error": what becomes of a node that
+            polyfuse does not compute.
+        mode: torch.compile's mode; has to be None or "default".
+        record: Is given what becomes of each graph.
+
+    Returns:
+        A function of the graph's inputs. Forward, backward and inference graphs are compiled alike.
+
+    Raises:
+        BadArgument: for an unknown option or mode.
+    """
+    wanted = Options.of(options)
+    if mode not in (None, "default"):
+        raise BadArgument(f'backend "polyfuse": mode is {mode!r}; it has options={{…}} instead')
+    kept = record if record is not None else Record()
+    compilers = {kind: _compiler(kind, wanted, kept) for kind in ("forward", "backward", "inference")}
+    compiled: Callable[..., Any] = aot_autograd(
+        fw_compiler=compilers["forward"],
+        bw_compiler=compilers["backward"],
+        inference_compiler=compilers["inference"],
+        decompositions=decompositions(),
+        partition_fn=min_cut_rematerialization_partition,
+    )(module, example_inputs)
+    return compiled
+
+
+def _compiler(kind: str, options: Options, record: Record) -> Callable[..., Any]:
+    def compile_graph(module: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
+        boxed: Callable[..., Any] = make_boxed_func(compiled_graph(module, kind, options, record).forward)
+        return boxed
+
+    return compile_graph
+
+
+def compiled_graph(
+    module: torch.fx.GraphModule, kind: str, options: Options, record: Record
+) -> torch.fx.GraphModule:
+    """Return a functional graph with each region compiled.
+
+    Args:
+        module: The graph, with meta values; it is changed.
+        kind: "forward", "backward" or "inference".
+        options: The user's options.
+        record: Is given the graph's regions and the nodes that are left.
+
+    Returns:
+        The graph.
+
+    Raises:
+        BadArgument: if nodes are left and fallback is "error".
+    """
+    refused = refusals(module.graph)
+    calls = [node for node in module.graph.nodes if node.op == "call_function"]
+    graph = Graph(kind, len(calls), left=list(refused.values()))
+    record.graphs.append(graph)
+    for refusal in graph.left:
+        LOG.info("%s: left to torch: %s", kind, refusal)
+    if graph.left and options.fallback == "error":
+        lines = "\n".join(f"  {refusal}" for refusal in graph.left)
+        raise BadArgument(f"the {kind} graph has nodes that polyfuse does not compute:\n{lines}")
+    whole, names = divided(module, refused)
+    for name in names:
+        part = whole.get_submodule(name)
+        assert isinstance(part, torch.fx.GraphModule)
+        operators = tuple(str(node.target) for node in part.graph.nodes if node.op == "call_function")
+        region = Region(name, operators)
+        graph.regions.append(region)
+        setattr(whole, name, Compiled(part, options, region))
+    return whole

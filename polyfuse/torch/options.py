@@ -1,0 +1,51 @@
+"""The options of `torch.compile(model, backend="polyfuse", options={…})`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from polyfuse.errors import BadArgument
+
+COMPILE = ("target", "fuse", "machine", "device", "fast_matmul", "accuracy", "fold", "math", "force")
+"""Options that are arguments of `pf.compile`."""
+
+Fallback = Literal["eager", "error"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user wants: arguments of `pf.compile`, and where nodes go that polyfuse does not compile.
+
+    Attributes:
+        compile: Arguments of `pf.compile` by name.
+        fallback: "eager" leaves nodes that are not supported to torch; "error" refuses the graph and names them all.
+    """
+
+    compile: Mapping[str, Any] = field(default_factory=dict)
+    fallback: Fallback = "eager"
+
+    @staticmethod
+    def of(given: Mapping[str, Any] | None) -> Options:
+        """Return the options that were given to torch.compile.
+
+        Args:
+            given: The options by name, or None.
+
+        Returns:
+            The options.
+
+        Raises:
+            BadArgument: for an option that does not exist, or a fallback that is none.
+        """
+        options = dict(given or {})
+        fallback = options.pop("fallback", "eager")
+        if fallback not in ("eager", "error"):
+            raise BadArgument(f"options: fallback is {fallback!r}, expected 'eager' or 'error'")
+        unknown = sorted(set(options) - set(COMPILE))
+        if unknown:
+            raise BadArgument(
+                f"options: there is no {', '.join(unknown)}; expected {', '.join((*COMPILE, 'fallback'))}"
+            )
+        return Options(options, fallback)

@@ -1,0 +1,83 @@
+"""One page on a model: graph breaks, regions, the nodes that torch computes and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+
+from polyfuse.torch.dynamo import backend
+from polyfuse.torch.record import Graph, Record, Region
+
+
+def explain(model: Any, *args: Any, options: Mapping[str, Any] | None = None, **named: Any) -> str:
+    """Return a page on what `torch.compile(model, backend="polyfuse")` does with a model on these arguments.
+
+    The model is called twice: once to find graph breaks, once with the backend. Dynamo's caches are reset.
+
+    Args:
+        model: A module or a function.
+        *args: Arguments of the call.
+        options: As for torch.compile.
+        **named: Arguments by name.
+
+    Returns:
+        The page.
+
+    Raises:
+        BadArgument: for an unknown option.
+    """
+    torch._dynamo.reset()
+    broken = torch._dynamo.explain(model)(*args, **named)
+    torch._dynamo.reset()
+    record = Record()
+    torch.compile(model, backend=partial(backend, options=options, record=record))(*args, **named)
+    torch._dynamo.reset()
+    lines = [f"{broken.graph_count} graphs, {broken.graph_break_count} graph breaks"]
+    lines += [f"  break: {reason.reason}" for reason in broken.break_reasons]
+    return "\n".join((*lines, *page_lines(record)))
+
+
+def page_lines(record: Record) -> Iterator[str]:
+    """Yield the lines about each graph.
+
+    Args:
+        record: What the backend did.
+
+    Yields:
+        The lines.
+    """
+    for number, graph in enumerate(record.graphs):
+        yield from _graph(number, graph)
+
+
+def _graph(number: int, graph: Graph) -> Iterator[str]:
+    computed = sum(len(region.operators) for region in graph.regions if not region.failed)
+    yield ""
+    inside = f"{computed} of {graph.nodes} nodes in {len(graph.regions)} regions of polyfuse"
+    yield f"graph {number} ({graph.kind}): {inside}"
+    for region in graph.regions:
+        yield from _region(region)
+    reasons = Counter((refusal.operator, refusal.reason) for refusal in graph.left)
+    if reasons:
+        yield "  left to torch:"
+    for (called, reason), count in reasons.items():
+        yield f"    {called}{f' ({count} times)' if count > 1 else ''}: {reason}"
+
+
+def _region(region: Region) -> Iterator[str]:
+    count = len(region.operators)
+    if region.failed:
+        yield f"  {region.name}: {count} nodes run in eager: {region.failed}"
+        return
+    yield f"  {region.name}: {count} nodes: {', '.join(dict.fromkeys(region.operators))}"
+    for executable in region.compiled:
+        yield f"    {len(executable.kernels)} kernels for inputs {', '.join(map(_shape, executable.nest.inputs))}"
+        yield from (f"      {line}" for line in executable.explain().splitlines())
+
+
+def _shape(tensor: Any) -> str:
+    return f"{tensor.name} {list(tensor.shape)}"

@@ -1,0 +1,49 @@
+"""What the backend did with a model's graphs: plain values, filled in as graphs are compiled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from polyfuse.frontend.torch.graph import Refusal
+from polyfuse.runtime.executable import Executable
+
+
+@dataclass
+class Region:
+    """Some nodes that one nest computes.
+
+    Attributes:
+        name: The submodule that stands for them in the graph.
+        operators: What they call, in order.
+        compiled: An executable for each combination of sizes that was called.
+        failed: Why the nodes run in eager all the same; empty if they do not.
+    """
+
+    name: str
+    operators: tuple[str, ...]
+    compiled: list[Executable] = field(default_factory=list)
+    failed: str = ""
+
+
+@dataclass
+class Graph:
+    """One graph that AOTAutograd handed over.
+
+    Attributes:
+        kind: "forward", "backward" or "inference".
+        nodes: How many operators it calls.
+        regions: What polyfuse computes.
+        left: The nodes that torch computes, and why.
+    """
+
+    kind: str
+    nodes: int
+    regions: list[Region] = field(default_factory=list)
+    left: list[Refusal] = field(default_factory=list)
+
+
+@dataclass
+class Record:
+    """The graphs of a model, in the order in which they were compiled."""
+
+    graphs: list[Graph] = field(default_factory=list)

@@ -1,0 +1,173 @@
+"""One region of a graph as a module: a nest for each combination of sizes it is called with.
+
+A call converts truth values to 1 and 0 and back, and gives results the strides that the graph expects.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+from polyfuse.compiler import compile
+from polyfuse.errors import PolyfuseError
+from polyfuse.frontend.torch.aten import Unsupported
+from polyfuse.frontend.torch.aten.registry import Result
+from polyfuse.frontend.torch.graph import Refusal, import_nodes
+from polyfuse.ir import Nest
+from polyfuse.nn.graph import Value, input
+from polyfuse.nn.lower import lower_values
+from polyfuse.runtime.executable import Executable
+from polyfuse.torch.options import Options
+from polyfuse.torch.record import Region
+
+Key = tuple[Any, ...]
+
+LOG = logging.getLogger("polyfuse.torch")
+
+
+class NotImported(PolyfuseError):
+    """A region whose nodes are supported one by one, but not together."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """An executable, whether the graph wants a tuple of its results, and their meta values."""
+
+    executable: Executable
+    several: bool
+    metas: tuple[torch.Tensor, ...]
+
+
+class Compiled(torch.nn.Module):
+    """A region's module. It computes by polyfuse, and by torch where that fails."""
+
+    def __init__(self, module: torch.fx.GraphModule, options: Options, record: Region) -> None:
+        super().__init__()
+        self._module, self._options, self._record = module, options, record
+        self._made: dict[Key, Call] = {}
+        metas = [node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"]
+        if all(map(is_fixed, metas)):
+            self._call(tuple(map(_key, metas)), None)
+
+    def forward(self, *args: Any) -> Any:
+        """The region's results: one, or a tuple."""
+        call = None if self._record.failed else self._call(tuple(map(_key, args)), args)
+        if call is None:
+            return self._module(*args)
+        found = call.executable(*(_passed(one) for one in args if isinstance(one, torch.Tensor)))
+        if len(call.metas) == 1:
+            found = (found,)
+        results = tuple(map(_returned, found, call.metas))
+        return results if call.several else results[0]
+
+    def _call(self, key: Key, args: tuple[Any, ...] | None) -> Call | None:
+        """What to call for these sizes; None where there is nothing, which the record says."""
+        if key in self._made:
+            return self._made[key]
+        module = self._module if args is None else sized(self._module, args)
+        try:
+            executable = compile(nest_of(module, self._record.name), **self._arguments(module))
+        except PolyfuseError as error:
+            self._record.failed = str(error)
+            LOG.warning("%s runs in eager: %s", self._record.name, error)
+            return None
+        output = next(node for node in module.graph.nodes if node.op == "output").args[0]
+        several = isinstance(output, list | tuple)
+        metas = tuple(node.meta["val"] for node in (output if several else (output,)))
+        self._made[key] = Call(executable, several, metas)
+        self._record.compiled.append(executable)
+        return self._made[key]
+
+    def _arguments(self, module: torch.fx.GraphModule) -> Mapping[str, Any]:
+        """Arguments of `compile`; the target is the device of the region's tensors unless one was asked for."""
+        metas = (node.meta.get("val") for node in module.graph.nodes)
+        kinds = {meta.device.type for meta in metas if isinstance(meta, torch.Tensor)}
+        return {"target": "cuda" if "cuda" in kinds else "cpu", **self._options.compile}
+
+
+def nest_of(module: torch.fx.GraphModule, name: str) -> Nest:
+    """Return the nest of a graph whose sizes are numbers.
+
+    Args:
+        module: The graph, with meta values.
+        name: The nest's name.
+
+    Returns:
+        The nest; its inputs are the graph's tensors in their order.
+
+    Raises:
+        NotImported: if nodes cannot be expressed; all are named.
+    """
+    given: dict[str, Any] = {}
+    inputs: list[Value] = []
+    refused: list[Refusal] = []
+    for node in module.graph.nodes:
+        if node.op != "placeholder":
+            continue
+        meta = node.meta["val"]
+        if not isinstance(meta, torch.Tensor):
+            given[node.name] = int(meta)
+            continue
+        try:
+            result = Result.of(meta)
+            given[node.name] = input(node.name, result.shape, result.element)
+            inputs.append(given[node.name])
+        except Unsupported as unsupported:
+            refused.append(Refusal(node.name, "placeholder", str(unsupported)))
+    if refused:
+        raise NotImported("; ".join(map(str, refused)))
+    found = import_nodes(module.graph.nodes, given)
+    if found.refused:
+        raise NotImported("; ".join(map(str, found.refused)))
+    return lower_values(found.outputs, name, inputs)
+
+
+def sized(module: torch.fx.GraphModule, args: tuple[Any, ...]) -> torch.fx.GraphModule:
+    """Return a copy of a graph with meta values of the sizes of a call.
+
+    Args:
+        module: The graph, of symbolic sizes.
+        args: The call's tensors and sizes.
+
+    Returns:
+        The copy.
+    """
+    made = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+    for node in made.graph.nodes:
+        node.meta.pop("val", None)
+    with torch.no_grad():
+        FakeTensorProp(made, FakeTensorMode(allow_non_fake_inputs=True)).propagate(*args)
+    for node, one in zip((n for n in made.graph.nodes if n.op == "placeholder"), args, strict=True):
+        node.meta.setdefault("val", one)
+    return made
+
+
+def is_fixed(meta: Any) -> bool:
+    """Whether a meta value has numbers for sizes."""
+    return isinstance(meta, torch.Tensor) and all(isinstance(size, int) for size in meta.shape)
+
+
+def _key(one: Any) -> Any:
+    return tuple(one.shape) if isinstance(one, torch.Tensor) else one
+
+
+def _passed(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor as an executable takes it: without a gradient, truth values as 1 and 0."""
+    plain = tensor.detach()
+    return plain.to(torch.float32) if plain.dtype == torch.bool else plain
+
+
+def _returned(found: torch.Tensor, meta: torch.Tensor) -> torch.Tensor:
+    """A result in the type and the strides that the graph's next nodes expect."""
+    typed = found if found.dtype == meta.dtype else found.to(meta.dtype)
+    strides = tuple(int(step) for step in meta.stride())
+    if typed.stride() == strides or typed.numel() < 2:
+        return typed
+    return torch.empty_strided(typed.shape, strides, dtype=typed.dtype, device=typed.device).copy_(typed)

@@ -1,0 +1,124 @@
+"""Divide a graph into regions that polyfuse computes, and nodes that torch does.
+
+    graph  ->  (region | node)*        a region is a submodule; between regions the graph stays as it is
+
+A region is worth a call if it computes something: views alone are torch's, which makes no copies of them.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+from torch.fx.passes.operator_support import OperatorSupportBase
+
+from polyfuse.frontend.torch.aten import VIEWS
+from polyfuse.frontend.torch.graph import Refusal, missing_of, refusal_of
+
+DEVICES = ("cpu", "cuda")
+
+COPIES = ("aten.clone.default", "aten.alias.default", "aten.detach.default")
+"""Operators that compute nothing either, but are no views."""
+
+
+def refusals(graph: torch.fx.Graph) -> dict[torch.fx.Node, Refusal]:
+    """Return the nodes that polyfuse does not compute, and why.
+
+    An operator of several results is computed if all of those that are read are; what picks one goes with it.
+
+    Args:
+        graph: A functional graph of ATen nodes with meta values.
+
+    Returns:
+        Refusals by node.
+    """
+    found: dict[torch.fx.Node, Refusal] = {}
+    for node in graph.nodes:
+        if node.op != "call_function" or node.target is operator.getitem:
+            continue
+        refusal = _elsewhere(node) or refusal_of(node) or _unread(node)
+        if refusal is not None:
+            found[node] = refusal
+    for node in graph.nodes:
+        if node.target is operator.getitem and (source := found.get(node.args[0])) is not None:
+            found[node] = Refusal(node.name, "getitem", f"picks from {source.node}, which torch computes")
+    return found
+
+
+def _elsewhere(node: torch.fx.Node) -> Refusal | None:
+    """Why a node is on the wrong device; a node of sizes alone is left without a word of its own."""
+    meta = node.meta.get("val")
+    if isinstance(meta, torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool):
+        return Refusal(node.name, str(node.target), "computes a size, and no tensor")
+    first = next(
+        (one for one in (meta if isinstance(meta, list | tuple) else [meta]) if one is not None), None
+    )
+    device = getattr(first, "device", None)
+    if device is not None and device.type not in DEVICES:
+        return Refusal(
+            node.name, str(node.target), f"on device {device}; polyfuse has {' and '.join(DEVICES)}"
+        )
+    return None
+
+
+def _unread(node: torch.fx.Node) -> Refusal | None:
+    """Why a result of several that the graph reads is not computed."""
+    wanted = [user.args[1] for user in node.users if user.target is operator.getitem]
+    missing = missing_of(node) if wanted else {}
+    return next((Refusal(node.name, str(node.target), missing[at]) for at in wanted if at in missing), None)
+
+
+class _Supported(OperatorSupportBase):
+    def __init__(self, refused: Mapping[torch.fx.Node, Refusal]) -> None:
+        self.refused = refused
+
+    def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: torch.fx.Node) -> bool:
+        """Whether a region may have the node."""
+        return node.op == "call_function" and node not in self.refused
+
+
+def divided(
+    module: torch.fx.GraphModule, refused: Mapping[torch.fx.Node, Refusal]
+) -> tuple[torch.fx.GraphModule, tuple[str, ...]]:
+    """Return the graph with each region as a submodule, and the submodules' names.
+
+    Args:
+        module: The graph; it is changed.
+        refused: The nodes outside of all regions.
+
+    Returns:
+        The graph and the names, in no order.
+    """
+    parts = CapabilityBasedPartitioner(module, _Supported(refused), allows_single_node_partition=True)
+    worth = []
+    for part in parts.propose_partitions():
+        for node in trimmed(part.nodes):
+            part.remove_node(node)
+        if any(map(computes, part.nodes)):
+            worth.append(part)
+    before = {name for name, _ in module.named_children()}
+    fused = parts.fuse_partitions(worth, prefix="polyfuse_")
+    return fused, tuple(name for name, _ in fused.named_children() if name not in before)
+
+
+def computes(node: torch.fx.Node) -> bool:
+    """Whether a node does more than show elements of another one."""
+    name = str(node.target)
+    return node.target is not operator.getitem and name not in VIEWS and name not in COPIES
+
+
+def trimmed(nodes: Iterable[torch.fx.Node]) -> list[torch.fx.Node]:
+    """The views at a region's ends that torch makes without a copy: of what the region is given, read outside alone."""
+    inside, gone = set(nodes), list[torch.fx.Node]()
+    changed = True
+    while changed:
+        changed = False
+        for node in sorted(inside):
+            given = all(operand not in inside for operand in node.all_input_nodes)
+            if not computes(node) and given and all(user not in inside for user in node.users):
+                inside.discard(node)
+                gone.append(node)
+                changed = True
+    return gone

@@ -1,0 +1,159 @@
+"""torch.compile with the backend: values, gradients, sizes, aliases, mutation, and what is left to torch."""
+
+import tomllib
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import polyfuse as pf
+
+torch = pytest.importorskip("torch")
+
+from polyfuse.torch import backend, explain  # noqa: E402  # needs torch
+from polyfuse.torch.record import Record  # noqa: E402
+
+
+def compiled(model, record=None, **named):
+    torch._dynamo.reset()
+    return torch.compile(model, backend=partial(backend, record=record), **named)
+
+
+def test_the_entry_point_is_the_backend() -> None:
+    project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text("utf-8"))[
+        "project"
+    ]
+    module, name = project["entry-points"]["torch_dynamo_backends"]["polyfuse"].split(":")
+    assert getattr(import_module(module), name) is backend
+
+
+def test_inference_at_several_batches() -> None:
+    """One graph of Dynamo's for all batches; a nest for each."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4), torch.nn.Softmax(-1)
+    )
+    record = Record()
+    fast = compiled(model, record, dynamic=True)
+    with torch.no_grad():
+        for batch in (5, 7, 5):
+            x = torch.randn(batch, 8)
+            assert torch.allclose(fast(x), model(x), atol=1e-6)
+    (graph,) = record.graphs
+    assert graph.kind == "inference"
+    assert not graph.left
+    (region,) = graph.regions
+    assert [str(one.nest.inputs[2]) for one in region.compiled] == [
+        "input arg3_1: float32[5, 8]",
+        "input arg3_1: float32[7, 8]",
+    ]
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_an_encoder_layer_that_torch_calls_as_one_operator(norm_first) -> None:
+    torch.manual_seed(2)
+    model = torch.nn.TransformerEncoderLayer(8, 2, 12, batch_first=True, norm_first=norm_first).eval()
+    x, record = torch.randn(2, 3, 8), Record()
+    with torch.no_grad():
+        assert torch.allclose(compiled(model, record)(x), model(x), atol=1e-5)
+    assert [len(graph.left) for graph in record.graphs] == [0]
+
+
+def test_gradients() -> None:
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(6, 5), torch.nn.LayerNorm(5), torch.nn.GELU(), torch.nn.Linear(5, 3)
+    )
+    x, want = torch.randn(4, 6, requires_grad=True), torch.randn(4, 3)
+    record = Record()
+    fast = compiled(model, record)
+    found = []
+    for net in (fast, model):
+        model.zero_grad()
+        x.grad = None
+        torch.nn.functional.mse_loss(net(x), want).backward()
+        found.append([x.grad.clone(), *(p.grad.clone() for p in model.parameters())])
+    for ours, theirs in zip(*found, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-6)
+    assert [graph.kind for graph in record.graphs] == ["forward", "backward"]
+    assert not [refusal for graph in record.graphs for refusal in graph.left]
+
+
+def test_what_is_not_supported_is_left_to_torch_with_the_reason(caplog) -> None:
+    def f(x, ids):
+        y = torch.special.bessel_j0(x * 2 + 1)
+        return (torch.relu(y) * 3).sum(-1), ids + 1, torch.cumsum(y, 0)
+
+    record = Record()
+    x, ids = torch.randn(3, 4), torch.tensor([1, 2])
+    with caplog.at_level("INFO", "polyfuse.torch"):
+        found = compiled(f, record)(x, ids)
+    for ours, theirs in zip(found, f(x, ids), strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-6)
+    (graph,) = record.graphs
+    reasons = {refusal.operator: refusal.reason for refusal in graph.left}
+    assert "no importer" in reasons["aten.special_bessel_j0.default"]
+    assert "integers as row numbers alone" in reasons["aten.add.Tensor"]
+    assert len(graph.regions) == 2
+    assert "left to torch: special_bessel_j0" in caplog.text
+
+
+def test_mutation_aliases_and_views() -> None:
+    def f(x, y):
+        x.add_(1)
+        view = y[1:].t()
+        return view, x * 2, x
+
+    pairs = []
+    for call in (compiled(f), f):
+        x, y = torch.ones(3), torch.arange(6.0).reshape(3, 2)
+        view, twice, same = call(x, y)
+        assert view.data_ptr() == y[1:].data_ptr()
+        pairs.append((x, view, twice, same))
+    for ours, theirs in zip(*pairs, strict=True):
+        assert torch.equal(ours, theirs)
+        assert ours.stride() == theirs.stride()
+
+
+def test_truth_values_cross_regions() -> None:
+    def f(x, mask):
+        small = (x < 0) & mask
+        return small, torch.where(small, -x, x)
+
+    x, mask = torch.randn(3, 4), torch.rand(3, 4) > 0.5
+    found = compiled(f)(x, mask)
+    assert found[0].dtype == torch.bool
+    for ours, theirs in zip(found, f(x, mask), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_a_graph_break_and_one_page() -> None:
+    def f(x):
+        y = torch.relu(x) + 1
+        torch._dynamo.graph_break()
+        return torch.cumsum(y, 0)
+
+    page = explain(f, torch.randn(3, 4))
+    assert "2 graphs, 1 graph breaks" in page
+    assert "graph 0 (inference): 2 of 2 nodes in 1 regions of polyfuse" in page
+    assert "aten.cumsum.default: there is no importer" in page
+
+
+def test_options() -> None:
+    x = torch.randn(3, 4)
+    torch._dynamo.reset()
+    fast = torch.compile(
+        lambda x: torch.relu(x) @ x.t(), backend=backend, options={"target": "cpu", "fuse": False}
+    )
+    assert torch.allclose(fast(x), torch.relu(x) @ x.t(), atol=1e-6)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="there is no speed"):
+        torch.compile(torch.relu, backend=backend, options={"speed": 3})(x)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match=r"nodes that polyfuse does not compute:\n.*cumsum"):
+        torch.compile(lambda x: torch.cumsum(x, 0), backend=backend, options={"fallback": "error"})(x)
+
+
+def test_polyfuse_has_the_folder_as_an_attribute() -> None:
+    assert pf.torch.explain is explain
