@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any, NoReturn
@@ -39,6 +39,8 @@ from polyfuse.frontend.python.assignment import (
 )
 from polyfuse.frontend.python.assumptions import with_bounds
 from polyfuse.frontend.python.conditions import Predicate, chosen, divided, needs_variable, own_variables
+from polyfuse.frontend.python.examples import annotated, annotations_of
+from polyfuse.frontend.python.numpy.lowering import lowered
 from polyfuse.frontend.python.parameters import base_context, defaults, names_in_sizes, names_of, not_negative
 from polyfuse.frontend.python.reference import reference
 from polyfuse.frontend.python.scope import Branch, Place, Range, Scope, place, range_of
@@ -73,8 +75,13 @@ class PythonNest(Nest):
 
 
 @proving("reading a Python function")
-def nest(function: Callable[..., Any]) -> PythonNest:
-    """Read the nest of a Python function that consists of affine loops.
+def nest(
+    function: Callable[..., Any],
+    *,
+    types: Mapping[str, str] | None = None,
+    example: Sequence[Any] | Mapping[str, Any] | None = None,
+) -> PythonNest:
+    """Read the nest of a Python function of affine loops and NumPy's array expressions.
 
     Arrays that the function writes have role inout, other array parameters role input; scalar parameters are tensors
     without dimensions; local variables are temporaries. The original order is the source's. Numbers from outside of the
@@ -82,6 +89,8 @@ def nest(function: Callable[..., Any]) -> PythonNest:
 
     Args:
         function: The function; arrays and sizes are declared by the parameters' annotations.
+        types: Annotations by parameter, in the place of those in the source: {"x": "f64[N]"}.
+        example: Arguments of a call, from which types and shapes are taken where `types` has none.
 
     Returns:
         The nest, which also has the function as `python`.
@@ -93,7 +102,8 @@ def nest(function: Callable[..., Any]) -> PythonNest:
     """
     if not isinstance(function, FunctionType):
         raise BadArgument(f"pf.nest reads a Python function, not {function!r}")
-    reader = _Reader(function)
+    annotations = {**(annotations_of(function, example) if example is not None else {}), **(types or {})}
+    reader = _Reader(function, annotations)
     first = reader.own_copies()
     order = reader.block(reader.source.tree.body, ())
     return reader.finished(sequence((*first, order)) if order is not None else None)
@@ -109,6 +119,7 @@ class _Reader:
     """
 
     function: FunctionType
+    annotations: Mapping[str, str] = field(default_factory=dict)
     found: list[Assigned] = field(default_factory=list)
     dates: dict[str, tuple[isl.PwAff, ...]] = field(default_factory=dict)
     aliases: Aliases = field(default_factory=Aliases)
@@ -117,7 +128,8 @@ class _Reader:
     tests: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.source = source_of(self.function)
+        self.lowered = lowered(annotated(source_of(self.function), self.annotations))
+        self.source = self.lowered.source
         self.names = names_of(self.source)
         self.integers = names_in_sizes(self.source) & self.names.locals
         self.defaults = defaults(self.names)

@@ -14,7 +14,7 @@ import islpy as isl
 import numpy as np
 
 from polyfuse.frontend.python.affine import Affine, instances
-from polyfuse.frontend.python.aliases import used_as_sizes
+from polyfuse.frontend.python.aliases import assigned_in, used_as_sizes
 from polyfuse.frontend.python.scope_names import RESERVED, Names
 from polyfuse.frontend.python.source import Source
 from polyfuse.ir import DType, Tensor
@@ -157,6 +157,27 @@ def names_of(source: Source) -> Names:
     shapes = {p.node.arg: p.shape for p in given}
     names = Names(source, tuple(sizes), {}, shapes, changed.locals, changed.indices, changed.made)
     return replace(names, tensors={p.node.arg: _tensor(names, p) for p in given})
+
+
+def declared_names(source: Source) -> Names:
+    """The names that a function's parameters declare: every integer scalar that is never assigned counts as a size."""
+    given, changed = parameters(source), frozenset(assigned_names(source.tree))
+    arrays = {p.node.arg for p in given if not p.is_integer}
+    sizes: dict[str, None] = {}
+    for parameter in given:
+        for extent in parameter.shape:
+            sizes.update(dict.fromkeys(_size_names(source, extent, arrays)))
+    for parameter in given:
+        if parameter.is_integer and parameter.node.arg not in changed:
+            sizes.setdefault(parameter.node.arg)
+    shapes = {p.node.arg: p.shape for p in given}
+    names = Names(source, tuple(sizes), {}, shapes, changed, frozenset())
+    return replace(names, tensors={p.node.arg: _tensor(names, p) for p in given})
+
+
+def assigned_names(tree: ast.AST) -> tuple[str, ...]:
+    """The names that a function assigns anywhere, indices of loops too."""
+    return assigned_in([tree])
 
 
 def names_in_sizes(source: Source) -> frozenset[str]:

@@ -119,6 +119,8 @@ class Names:
 
 def outer_value(source: Source, name: str) -> Any:
     """Return the value of a name in a function's closure, module or builtins; MISSING if there is none."""
+    if name in source.added:
+        return source.added[name]
     function = source.function
     for free, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         if free == name:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import FunctionType
 from typing import NoReturn
 
@@ -16,7 +17,8 @@ from polyfuse.errors import NoSource, NotAffine
 class Source:
     """A Python function with its syntax tree.
 
-    `first` is the file's line of the tree's line 1, `indent` what was cut from the left.
+    `first` is the file's line of the tree's line 1, `indent` what was cut from the left. `added` are objects that the
+    tree names and the function does not.
     """
 
     function: FunctionType
@@ -25,6 +27,7 @@ class Source:
     lines: tuple[str, ...]
     first: int
     indent: int
+    added: Mapping[str, object] = field(default_factory=dict)
 
     def refuse(self, node: ast.AST, why: str, allowed: str) -> NoReturn:
         """Raise NotAffine at a node of the tree."""

@@ -1,0 +1,221 @@
+"""NPBench's programs as published: which `@pf.nest` accepts, and whether the results are NumPy's.
+
+    python -m benchmarks.npbench CHECKOUT [--only gemm …] [--step read|oracle|compile] [--preset S] [--seconds 120]
+
+CHECKOUT is a copy of github.com/spcl/npbench, of which the functions `…_numpy.py`, the sizes in `bench_info` and the
+functions `initialize` are used as they are. Types and shapes come from the arrays that `initialize` makes: an extent is
+a size of NPBench's, plus or minus a small constant. One process for each program, one line for each result:
+
+    gemm        right       3.1 s
+    crc16       refused     >> in a value: crc16_numpy.py:15:20
+
+`--step read` only reads the functions, `oracle` runs the nest of small sizes in the interpreter, `compile` compiles for
+the CPU and runs it at the preset's sizes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import importlib
+import inspect
+import json
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import polyfuse as pf
+
+DTYPES = {"float64": "f64", "float32": "f32", "int64": "i64", "int32": "i32"}
+APART = (41, 53, 67, 79, 97, 113, 131, 149)
+"""Sizes of the runs that show how extents depend on sizes: different ones, so that they can be told apart."""
+
+SMALL = (7, 6, 8, 5, 9, 10, 11, 12)
+"""Sizes of runs in the interpreter."""
+
+CONSTANT = {"lenet": ("H", "W"), "mandel1": (), "sthamfft": ("R", "K")}
+"""Sizes that stay numbers, where a product of them is an extent."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program of NPBench: its function, what makes its arguments, and its sizes by preset."""
+
+    name: str
+    function: Callable[..., Any]
+    initialize: Callable[..., Any] | None
+    info: Mapping[str, Any]
+
+    def arguments(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call, by NPBench's names for them, in order."""
+        known = dict(sizes)
+        made = self.info.get("init")
+        if self.initialize is not None and made:
+            found = self.initialize(*(known[name] for name in made["input_args"]))
+            outputs = made["output_args"]
+            known.update(zip(outputs, found if len(outputs) > 1 else (found,), strict=True))
+        return {name: known[name] for name in self.info["input_args"]}
+
+
+def programs(checkout: Path) -> list[Program]:
+    """All programs of a checkout."""
+    sys.path.insert(0, str(checkout))
+    found = []
+    for file in sorted((checkout / "bench_info").glob("*.json")):
+        info = json.loads(file.read_text())["benchmark"]
+        package = "npbench.benchmarks." + info["relative_path"].replace("/", ".")
+        try:
+            module = importlib.import_module(f"{package}.{info['module_name']}")
+        except ModuleNotFoundError:  # spmv's arrays are made by SciPy
+            module = None
+        function = getattr(importlib.import_module(f"{package}.{info['module_name']}_numpy"), info["func_name"])
+        initialize = None
+        if info.get("init") and module is not None:
+            initialize = getattr(module, info["init"]["func_name"])
+        found.append(Program(info["short_name"], function, initialize, info))
+    return found
+
+
+def small_sizes(program: Program, small: Sequence[int] = SMALL) -> dict[str, Any]:
+    """The preset's sizes with its integers replaced by others that differ."""
+    preset = program.info["parameters"]["S"]
+    fixed = CONSTANT.get(program.name, ())
+    numbers = iter(small)
+    return {
+        name: next(numbers) if isinstance(value, int) and name not in fixed and value > 3 else value
+        for name, value in preset.items()
+    }
+
+
+def types(program: Program) -> dict[str, str]:
+    """Annotations of the parameters, in NPBench's sizes."""
+    sizes = small_sizes(program, APART)
+    arguments = program.arguments(sizes)
+    parameters = list(inspect.signature(program.function).parameters)
+    names = dict(zip(arguments, parameters, strict=False))  # NPBench gives arguments by position
+    symbols = {value: name for name, value in reversed(sizes.items()) if isinstance(value, int) and value > 3}
+    found = {}
+    taken = program.function.__code__.co_varnames
+    for name, value in arguments.items():
+        array = np.asarray(value)
+        note = DTYPES.get(array.dtype.name, array.dtype.name)
+        shape = ", ".join(_extent(n, symbols, names, taken) for n in array.shape)
+        found[names[name]] = f"{note}[{shape}]" if array.shape else note
+    return found
+
+
+def _extent(extent: int, symbols: Mapping[int, str], names: Mapping[str, str], taken: Sequence[str]) -> str:
+    for offset in (0, 1, -1, 2, -2, 4, -4):
+        symbol = symbols.get(extent - offset)
+        if symbol is not None:
+            symbol = names.get(symbol, symbol if symbol not in taken else f"n{symbol}")
+            return symbol if not offset else f"{symbol} {'+' if offset > 0 else '-'} {abs(offset)}"
+    return str(extent)
+
+
+def checked(program: Program, step: str, preset: str) -> str:
+    """Read one program and compare its results with NumPy's; the text of the result."""
+    started = time.perf_counter()
+    try:
+        nest = pf.nest(program.function, types=types(program))
+    except pf.PolyfuseError as error:
+        return f"refused  {_first_line(error)}"
+    read = time.perf_counter() - started
+    if step == "read":
+        return f"read     {read:.1f} s"
+    sizes = small_sizes(program) if step == "oracle" else program.info["parameters"][preset]
+    arguments = program.arguments(sizes)
+    expected = copy.deepcopy(list(arguments.values()))
+    with np.errstate(all="ignore"):
+        results = program.function(*expected)
+    own = copy.deepcopy(list(arguments.values()))
+    try:
+        if step == "oracle":
+            named = dict(zip(inspect.signature(program.function).parameters, own, strict=False))
+            tensors = {t.name for t in nest.with_role("input", "inout")}
+            left = pf.interpret(
+                nest, {k: v for k, v in named.items() if k in tensors}, sizes=_sizes(nest, sizes, named)
+            )
+            given = [left[t.name] for t in nest.with_role("output")]
+            own = [left.get(name, value) for name, value in named.items()]
+        else:
+            started = time.perf_counter()
+            executable = pf.compile(nest, target="cpu")
+            compiled = time.perf_counter() - started
+            made = executable(*own)
+            given = list(made) if isinstance(made, tuple) else [] if made is None else [made]
+    except pf.PolyfuseError as error:
+        return f"failed   {type(error).__name__}: {_first_line(error)}"
+    wanted = list(results) if isinstance(results, tuple) else [] if results is None else [results]
+    worst = max((_distance(a, b) for a, b in zip([*own, *given], [*expected, *wanted], strict=True)), default=0.0)
+    verdict = "right" if worst < 1e-6 or (worst < 1e-3 and _is_single(arguments)) else f"WRONG {worst:.1e}"
+    return f"{verdict:8} read {read:.1f} s" + (f", compiled {compiled:.1f} s" if step == "compile" else "")
+
+
+def _sizes(nest: pf.Nest, sizes: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, int]:
+    known = {**{f"n{k}": v for k, v in sizes.items()}, **sizes, **named}
+    return {name: int(known[name]) for name in nest.sizes if name in known}
+
+
+def _distance(found: Any, expected: Any) -> float:
+    a, b = np.asarray(found, np.float64), np.asarray(expected, np.float64)
+    if a.shape != b.shape or (np.isnan(a) != np.isnan(b)).any():
+        return float("inf")
+    scale = float(np.abs(b[np.isfinite(b)]).max(initial=0.0)) or 1.0
+    same = (a == b) | np.isnan(b)
+    return float(np.abs(np.where(same, 0.0, a - b)).max(initial=0.0)) / scale
+
+
+def _is_single(arguments: Mapping[str, Any]) -> bool:
+    return any(np.asarray(value).dtype == np.float32 for value in arguments.values())
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n")[0]
+
+
+def _in_process(checkout: Path, name: str, step: str, preset: str, answer: Any) -> None:
+    program = next(p for p in programs(checkout) if p.name == name)
+    try:
+        answer.put(checked(program, step, preset))
+    except Exception as error:  # the table has a line for every program
+        answer.put(f"CRASH    {type(error).__name__}: {_first_line(error)}")
+
+
+def main() -> None:
+    """Print a line for each program, and the counts."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("checkout", type=Path)
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--step", choices=("read", "oracle", "compile"), default="compile")
+    parser.add_argument("--preset", default="S")
+    parser.add_argument("--seconds", type=float, default=120.0)
+    given = parser.parse_args()
+    counts: dict[str, int] = {}
+    context = multiprocessing.get_context("fork")
+    for program in programs(given.checkout):
+        if given.only and program.name not in given.only:
+            continue
+        answer = context.Queue()
+        arguments = (given.checkout, program.name, given.step, given.preset, answer)
+        process = context.Process(target=_in_process, args=arguments)
+        process.start()
+        try:
+            text = answer.get(timeout=given.seconds)
+        except Exception:  # queue.Empty: the process takes too long, or has ended
+            text = f"late     more than {given.seconds:.0f} s"
+        process.kill()
+        process.join()
+        print(f"{program.name:10} {text}", flush=True)
+        counts[text.split()[0]] = counts.get(text.split()[0], 0) + 1
+    print(", ".join(f"{count} {word}" for word, count in sorted(counts.items())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Array expressions of `@pf.nest`, in NumPy's meaning, as loops over single elements."""

@@ -1,0 +1,428 @@
+"""The loops that array expressions become: stores, temporaries and reductions, written as Python statements.
+
+    y[1:-1] = x[1:-1] + 1     ->   for i0 in range(N - 2): y[i0 + 1] = x[i0 + 1] + 1
+    y[1:] = y[:-1]            ->   the same loop backwards: nothing is stored before it is read
+    y[1:-1] = y[:-2] + y[2:]  ->   through a temporary: no order of the loop reads all before it stores
+    s = np.sum(A, axis=1)     ->   for i0 …: s[i0] = 0.0; for r0 …: s[i0] += A[i0, r0]
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+import islpy as isl
+import numpy as np
+
+from polyfuse.frontend.python.aliases import Aliases
+from polyfuse.frontend.python.numpy.geometry import Geometry
+from polyfuse.frontend.python.numpy.syntax import constant, element, loop, name, number, placed, stored
+from polyfuse.frontend.python.numpy.values import (
+    BOOL,
+    Array,
+    Index,
+    Scalar,
+    as_number,
+    as_test,
+    common_type,
+    reshaped,
+    stored_type,
+)
+from polyfuse.frontend.python.parameters import DTYPES
+from polyfuse.frontend.python.scope import Scope
+from polyfuse.frontend.python.scope_names import MISSING, Names, outer_value
+
+NOTES = {dtype: note for note, dtype in DTYPES.items()}
+
+CALLED: dict[str, object] = {
+    "max": builtins.max,
+    "min": builtins.min,
+    "abs": builtins.abs,
+    "float": builtins.float,
+    "range": builtins.range,
+    "sqrt": np.sqrt,
+    "exp": np.exp,
+    "log": np.log,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tanh": np.tanh,
+    "empty": np.empty,
+}
+"""The functions that lowered statements call, by the name they get where it is free."""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How values become one: the operator, and the number it begins with (None: the first value)."""
+
+    name: str
+    begin: int | None
+
+
+SUM, PRODUCT = Reduction("+", 0), Reduction("*", 1)
+MAXIMUM, MINIMUM = Reduction("max", None), Reduction("min", None)
+
+
+@dataclass
+class Program:
+    """What has been lowered so far, and where the next statement stands.
+
+    `taken` are the names that are in use; `added` the names that lowered statements need from outside; `notes` say
+    where a temporary was needed to keep NumPy's order of reads and stores. `parameters` are the arrays that are given,
+    `storages` those that were made. `hint` is the name that the next array made gets, if it is free.
+    """
+
+    names: Names
+    context: isl.Set
+    taken: set[str]
+    parameters: set[str]
+    scope: Scope = ()
+    block: list[ast.stmt] = field(default_factory=list)
+    aliases: Aliases = field(default_factory=Aliases)
+    added: dict[str, object] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    place: ast.AST = field(default_factory=ast.Pass)
+    indices: dict[str, str] = field(default_factory=dict)
+    storages: set[str] = field(default_factory=set)
+    hint: str | None = None
+
+    @property
+    def geometry(self) -> Geometry:
+        """What is known at this place."""
+        return Geometry(self.names, self.scope, self.context)
+
+    def emit(self, statement: ast.stmt) -> None:
+        """Append a statement; new parts of it get the place in the source that is lowered now."""
+        self.block.append(placed(statement, self.place))
+
+    def fresh(self, stem: str) -> str:
+        """A name that is not in use: the stem, or with a number."""
+        found, count = stem, 0
+        while found in self.taken:
+            count += 1
+            found = f"{stem}_{count}"
+        self.taken.add(found)
+        return found
+
+    def index(self, text: str) -> str:
+        """The name of an index of a loop that no other lowered loop is inside of: i0, or another if that is taken."""
+        if text not in self.indices:
+            self.indices[text] = self.fresh(text)
+        return self.indices[text]
+
+    def function(self, text: str) -> ast.expr:
+        """The name by which a lowered statement calls a function of CALLED."""
+        wanted = CALLED[text]
+        if text not in self.taken and outer_value(self.names.source, text) is wanted:
+            return name(text)
+        for known, value in self.added.items():
+            if value is wanted:
+                return name(known)
+        found = text
+        while found in self.taken or outer_value(self.names.source, found) is not MISSING:
+            found += "_"
+        self.taken.add(found)
+        self.added[found] = wanted
+        return name(found)
+
+    def call(self, text: str, *args: ast.expr) -> ast.expr:
+        """A call of a function of CALLED."""
+        return ast.Call(self.function(text), list(args), [])
+
+    def refuse(self, why: str, allowed: str, node: ast.AST | None = None) -> NoReturn:
+        """Raise NotAffine at a node, or at the expression that is lowered now."""
+        self.names.source.refuse(node or self.place, why, allowed)
+
+    # temporaries
+
+    def named(self, stem: str) -> str:
+        """A name for what is made now: that of the variable it is assigned to, if nothing else has that yet."""
+        wanted, self.hint = self.hint, None
+        if wanted is not None and wanted not in self.storages | self.parameters and wanted not in self.names.sizes:
+            self.taken.add(wanted)
+            return wanted
+        return self.fresh(wanted or stem)
+
+    def array(self, shape: Sequence[ast.expr], dtype: str, stem: str) -> Array:
+        """A new array without values. One whose shape depends on indices of loops gets its largest shape's memory."""
+        dtype = stored_type(dtype)
+        tensor = self.named(stem)
+        self.storages.add(tensor)
+        extents = [self._extent(part) for part in shape]
+        shapes = ast.Tuple(extents, ast.Load())
+        self.emit(
+            ast.Assign(
+                [ast.Name(tensor, ast.Store())],
+                ast.Call(self.function("empty"), [shapes, ast.Constant(dtype)], []),
+            )
+        )
+        return Array(tuple(shape), dtype, lambda index: element(tensor, index), tensor)
+
+    def _extent(self, extent: ast.expr) -> ast.expr:
+        found = {part.id for part in ast.walk(extent) if isinstance(part, ast.Name)}
+        if found <= set(self.names.sizes):
+            return extent
+        largest = self.geometry.largest(extent)
+        if largest is None:
+            self.refuse(
+                f"the extent {ast.unparse(extent)} of a temporary array has no affine largest value",
+                "shapes that are affine in sizes and indices",
+            )
+        return largest
+
+    def kept(self, value: Array, stem: str) -> Array:
+        """An array with the values of an expression now, in memory of its own."""
+        if value.mask is not None:
+            self.refuse("how many elements a mask selects is not known", "the mask as a condition: np.where(m, a, b)")
+        made = self.array(value.shape, value.dtype, stem)
+        self.store(made, value)
+        if value.dtype != BOOL:
+            return made
+        return replace(made, dtype=BOOL, element=lambda i: as_test(made.element(i), "int64"))
+
+    def variable(self, value: Scalar, stem: str) -> Scalar:
+        """A variable with the value of an expression now."""
+        found = self.fresh(stem)
+        node = as_number(value.node, value.dtype)
+        dtype = "integer" if value.dtype == BOOL else value.dtype
+        self.set(found, node, dtype)
+        return Scalar(as_test(name(found), dtype) if value.dtype == BOOL else name(found), value.dtype)
+
+    def set(self, variable: str, value: ast.expr, dtype: str) -> None:
+        """variable = value, with a declared type where the type is not weak."""
+        target = ast.Name(variable, ast.Store())
+        if dtype in NOTES:
+            self.emit(ast.AnnAssign(target, ast.Constant(NOTES[dtype]), value, 1))
+        else:
+            self.emit(ast.Assign([target], value))
+
+    # stores
+
+    def store(self, target: Array, value: Array | Scalar) -> None:
+        """target[...] = value, for arrays that broadcast to the target's shape: all reads before all stores."""
+        made = self.broadcast(value, target.shape)
+        loops, index = self._loops("i", target.shape)
+        left, right = target.element(index), as_number(made.element(index), made.dtype)
+        if target.mask is not None:
+            right = ast.IfExp(as_test(target.mask.element(index), target.mask.dtype), right, left)
+        reads = self._reads(right, target.storage)
+        order = self.geometry.order_of(loops, _subscripts(left), reads) if reads else (False,) * len(loops)
+        if order is None:
+            self._store_through_temporary(target, value, made)
+            return
+        self._emit_nest(loops, [ast.Assign([stored(left)], right)], order)
+
+    def scan(self, target: Array, value: Array) -> None:
+        """target[...] = value from the first element to the last, where an element may read those before it."""
+        loops, index = self._loops("i", target.shape)
+        self._emit_nest(loops, [ast.Assign([stored(target.element(index))], value.element(index))])
+
+    def _store_through_temporary(self, target: Array, value: Array | Scalar, made: Array) -> None:
+        text = ast.unparse(self.place).split("\n")[0]
+        line = self.names.source.first + getattr(self.place, "lineno", 1) - 1
+        if isinstance(value, Scalar):
+            kept: Array | Scalar = self.variable(value, "value")
+            self.notes.append(f"line {line}: {text}: the value is read once, before {target.storage} is changed")
+        else:
+            kept = self.kept(replace(made, mask=None), "copy")
+            self.notes.append(
+                f"line {line}: {text}: through a temporary array, since no order of the loops reads every element of "
+                f"{target.storage} before it is stored"
+            )
+        self.store(target, kept)
+
+    def _reads(self, value: ast.expr, tensor: str | None) -> list[list[ast.expr]]:
+        """The subscripts with which an expression reads a tensor."""
+        parts = (part for part in ast.walk(value) if isinstance(part, ast.Subscript))
+        found = [_subscripts(part) for part in parts if isinstance(part.value, ast.Name) and part.value.id == tensor]
+        return [[self.aliases.written_out(part) for part in one] for one in found]
+
+    def _loops(self, stem: str, shape: Sequence[ast.expr]) -> tuple[list[tuple[str, ast.expr]], Index]:
+        """(the loops over a shape, the index of an element); a dimension of extent 1 needs none."""
+        loops, index = [], []
+        for position, extent in enumerate(shape):
+            if constant(extent) == 1:
+                index.append(number(0))
+                continue
+            variable = self.index(f"{stem}{position}")
+            loops.append((variable, extent))
+            index.append(name(variable))
+        return loops, tuple(index)
+
+    def _emit_nest(
+        self,
+        loops: Sequence[tuple[str, ast.expr]],
+        body: list[ast.stmt],
+        order: Sequence[bool] | None = None,
+    ) -> None:
+        for (variable, extent), backwards in reversed(
+            list(zip(loops, order or (False,) * len(loops), strict=True))
+        ):
+            made = loop(variable, extent, body, backwards)
+            made.iter.func = self.function("range")  # type: ignore[attr-defined]  # loop() made it of a call
+            body = [made]
+        for statement in body:
+            self.emit(statement)
+
+    # shapes
+
+    def broadcast(self, value: Array | Scalar, shape: tuple[ast.expr, ...]) -> Array:
+        """A value seen in a larger shape: dimensions of extent 1 and missing ones repeat."""
+        if isinstance(value, Scalar):
+            node, dtype = value.node, value.dtype
+            return Array(shape, dtype, lambda index: node)
+        kept = value
+        if value.rank > len(shape) and all(constant(e) == 1 for e in value.shape[: value.rank - len(shape)]):
+            extra = value.rank - len(shape)
+            kept = reshaped(value, value.shape[extra:], lambda index: (number(0),) * extra + index)
+        if kept.rank > len(shape):
+            self.refuse(_unlike(value.shape, shape), "arrays that broadcast: equal extents, or 1")
+        missing = len(shape) - kept.rank
+        repeats = []
+        for own, wanted in zip(kept.shape, shape[missing:], strict=True):
+            repeats.append(constant(own) == 1 and constant(wanted) != 1)
+            if not repeats[-1] and not self.geometry.same(own, wanted):
+                self.refuse(_unlike(value.shape, shape), "arrays that broadcast: equal extents, or 1; assert N == M")
+        return reshaped(
+            kept,
+            shape,
+            lambda index: tuple(
+                number(0) if repeat else part for part, repeat in zip(index[missing:], repeats, strict=True)
+            ),
+        )
+
+    def common_shape(self, values: Sequence[Array | Scalar]) -> tuple[ast.expr, ...]:
+        """The shape to which arrays broadcast. Raises NotAffine if two extents may differ."""
+        shape: list[ast.expr] = []
+        for value in values:
+            if isinstance(value, Scalar):
+                continue
+            shape = [number(1)] * (value.rank - len(shape)) + shape
+            for position, own in enumerate(value.shape, len(shape) - value.rank):
+                known = shape[position]
+                if constant(known) == 1:
+                    shape[position] = own
+                elif constant(own) != 1 and not self.geometry.same(own, known):
+                    shapes = [v.shape for v in values if isinstance(v, Array)]
+                    self.refuse(
+                        " and ".join(shape_text(one) for one in shapes) + ": these shapes are not known to broadcast",
+                        "arrays that broadcast: equal extents, or 1; assert N == M says that two sizes are equal",
+                    )
+        return tuple(shape)
+
+    def elementwise(
+        self, make: Callable[..., ast.expr], dtype: str, values: Sequence[Array | Scalar]
+    ) -> Array | Scalar:
+        """A function of elements, for arrays that broadcast; a number if all are numbers."""
+        arrays = [value for value in values if isinstance(value, Array)]
+        if not arrays:
+            return Scalar(make(*(value.node for value in values if isinstance(value, Scalar))), dtype)
+        shape = self.common_shape(values)
+        mask = self._common_mask(arrays)
+        seen = [self.broadcast(value, shape) for value in values]
+        return Array(shape, dtype, lambda index: make(*(one.element(index) for one in seen)), mask=mask)
+
+    def _common_mask(self, arrays: Sequence[Array]) -> Array | None:
+        """The mask of the arrays that have one. Raises NotAffine for two masks."""
+        masks = {self.mask_text(array): array.mask for array in arrays}
+        if len(masks) > 1:
+            if "" in masks and len(masks) == 2 and all(a.mask or not a.rank for a in arrays):
+                masks.pop("")
+            else:
+                self.refuse("arrays of elements that different masks select", "one mask in an expression")
+        return next(iter(masks.values()))
+
+    def mask_text(self, array: Array) -> str:
+        """A mask as text, which is equal for equal masks; empty without one."""
+        if array.mask is None:
+            return ""
+        _, index = self._loops("i", array.mask.shape)
+        return ast.unparse(array.mask.element(index))
+
+    # reductions
+
+    def reduced(
+        self,
+        how: Reduction,
+        value: Array,
+        axes: Sequence[int],
+        stem: str,
+        dtype: str | None = None,
+        into: Array | None = None,
+    ) -> Array | Scalar:
+        """The array without some axes, over which its elements are combined; a number if none is left."""
+        dtype = dtype or self.type_of_reduction(how, value.dtype)
+        rest = [axis for axis in range(value.rank) if axis not in axes]
+        outer, kept = self._loops("i", [value.shape[axis] for axis in rest])
+        inner, gone = self._loops("r", [value.shape[axis] for axis in axes])
+
+        def at(reduced_index: Sequence[ast.expr]) -> ast.expr:
+            places = dict(zip((*rest, *axes), (*kept, *reduced_index), strict=True))
+            index = tuple(places[axis] for axis in range(value.rank))
+            node = as_number(value.element(index), value.dtype)
+            if value.mask is None:
+                return node
+            if how.begin is None:
+                self.refuse("a maximum or minimum of the elements that a mask selects", "np.where(m, a, neutral)")
+            return ast.IfExp(as_test(value.mask.element(index), BOOL), node, number(how.begin))
+
+        begin = number(how.begin) if how.begin is not None else at([number(0)] * len(axes))
+        if how.begin is not None and not dtype.startswith("int"):
+            begin = number(float(how.begin))
+        if not rest:
+            variable = self.fresh(stem)
+            self.hint = None
+            self.set(variable, begin, dtype)
+            self._emit_nest(inner, [self._combined(how, name(variable), at(gone))])
+            return Scalar(name(variable), dtype)
+        shape = tuple(value.shape[axis] for axis in rest)
+        whole = at(gone)
+        free = into is not None and not self._reads(ast.Tuple([whole, begin]), into.storage)
+        fits = free and into is not None and into.mask is None and self._same_shape(into.shape, shape)
+        target = into if fits and into is not None and into.dtype == dtype else self.array(shape, dtype, stem)
+        place = target.element(kept)
+        first = ast.Assign([stored(place)], begin)
+        body: list[ast.stmt] = [first]
+        for statement in self._nested(inner, [self._combined(how, place, whole)]):
+            body.append(statement)
+        self._emit_nest(outer, body)
+        return target
+
+    def _nested(self, loops: Sequence[tuple[str, ast.expr]], body: list[ast.stmt]) -> list[ast.stmt]:
+        outside, self.block = self.block, []
+        self._emit_nest(loops, body)
+        made, self.block = self.block, outside
+        return made
+
+    def _combined(self, how: Reduction, target: ast.expr, value: ast.expr) -> ast.stmt:
+        if how.name in ("max", "min"):
+            return ast.Assign([stored(target)], self.call(how.name, target, value))
+        op = ast.Add() if how.name == "+" else ast.Mult()
+        return ast.AugAssign(stored(target), op, value)
+
+    def _same_shape(self, left: Sequence[ast.expr], right: Sequence[ast.expr]) -> bool:
+        return len(left) == len(right) and all(map(self.geometry.same, left, right))
+
+    @staticmethod
+    def type_of_reduction(how: Reduction, dtype: str) -> str:
+        """NumPy's type of a sum: integers and conditions are added as int64."""
+        found = stored_type(dtype)
+        return "int64" if how.begin is not None and common_type([found]).startswith("int") else found
+
+
+def _subscripts(node: ast.expr) -> list[ast.expr]:
+    if not isinstance(node, ast.Subscript):
+        return []
+    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+
+
+def shape_text(shape: Sequence[ast.expr]) -> str:
+    """A shape as NumPy writes it: (N - 2, 3)."""
+    return f"({', '.join(map(ast.unparse, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def _unlike(own: Sequence[ast.expr], wanted: Sequence[ast.expr]) -> str:
+    return f"an array of shape {shape_text(own)} is not known to broadcast to {shape_text(wanted)}"

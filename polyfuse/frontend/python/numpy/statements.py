@@ -1,0 +1,841 @@
+"""Lower a function's statements on arrays to statements on elements; inline the functions that it calls.
+
+    y[:] = x + 1                 ->   for i0 in range(N): y[i0] = x[i0] + 1
+    t = x + 1                    ->   t = np.empty(N), and the same loop: a new array
+    row = A[i]                   ->   nothing: a view, whose elements are A[i, …]
+    a = b = e                    ->   e is computed once
+    x[i], y[i] = y[i], x[i]      ->   both values are kept before one is stored
+    for j, v in enumerate(x)     ->   for j in range(N): v = x[j]
+    if c: continue               ->   the rest of the body in an else
+    y = f(x)                     ->   the statements of f, with names of their own
+
+A name that a loop or a branch assigns keeps its array's memory: it is the same array in every iteration.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from polyfuse.errors import NotAffine
+from polyfuse.frontend.python.aliases import assigned_in
+from polyfuse.frontend.python.numpy.expressions import Expressions
+from polyfuse.frontend.python.numpy.frames import Frame, LocalFunction
+from polyfuse.frontend.python.numpy.functions import called
+from polyfuse.frontend.python.numpy.program import Program, shape_text
+from polyfuse.frontend.python.numpy.syntax import constant, element, minus, name, number, placed, plus, stored
+from polyfuse.frontend.python.numpy.values import BOOL, Array, Scalar, Static, Value, as_number, common_type
+from polyfuse.frontend.python.conditions import Predicate
+from polyfuse.frontend.python.scope import Branch, Range
+from polyfuse.frontend.python.source import source_of
+
+DEEPEST = 16
+"""Calls inside of calls: a function that calls itself ends here."""
+
+
+@dataclass
+class Result:
+    """What an inlined function has returned: one value, or a tuple."""
+
+    value: Value = field(default_factory=lambda: Static(None))
+    is_given: bool = False
+
+
+class Statements:
+    """Lowers the statements of one frame after the other into one program."""
+
+    def __init__(self, program: Program, frame: Frame) -> None:
+        self.program = program
+        self.frames = [frame]
+        self.expressions = Expressions(program, frame, called, self.inlined)
+        self.results: list[Result] = []
+
+    @property
+    def frame(self) -> Frame:
+        """The function that is being read."""
+        return self.frames[-1]
+
+    def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """The lowered statements of a body."""
+        outside, self.program.block = self.program.block, []
+        try:
+            self.statements(body)
+            return self.program.block
+        finally:
+            self.program.block = outside
+
+    def statements(self, body: Sequence[ast.stmt]) -> None:
+        """Lower statements into the current block."""
+        for position, node in enumerate(body):
+            rest = list(body[position + 1 :])
+            match node:
+                case ast.If(body=[*first, ast.Continue()], orelse=[]):
+                    inside = first or [ast.copy_location(ast.Pass(), node)]
+                    self.statement(ast.copy_location(ast.If(node.test, inside, rest), node))
+                    return
+                case ast.If() if self.results and any(map(_returns, (node,))):
+                    self.returning(node, rest)
+                    return
+                case ast.Continue():
+                    return
+            self.statement(node)
+
+    def statement(self, node: ast.stmt) -> None:
+        """Lower one statement."""
+        program = self.program
+        if self.frame.is_first:
+            program.place = node
+        match node:
+            case ast.Assign():
+                self.assign(node)
+            case ast.AugAssign():
+                self.update(node)
+            case ast.AnnAssign(target=ast.Name(id=variable), value=ast.expr()) if self.frame.is_first:
+                program.emit(node)
+                self.frame.variables[variable] = Scalar(name(variable), "fraction")
+            case ast.For():
+                self.loop(node)
+            case ast.If():
+                self.branch(node)
+            case ast.FunctionDef():
+                self.frame.variables[node.name] = Static(LocalFunction(node, self.frame))
+            case ast.Return():
+                self.give_back(node)
+            case ast.Expr(value=ast.Call() as call):
+                self.bare_call(node, call)
+            case ast.Expr(value=ast.Constant()) | ast.Pass() if not self.frame.is_first:
+                pass
+            case ast.Assert():
+                self.assertion(node)
+            case _ if self.frame.is_first:
+                program.emit(node)
+            case _:
+                self.expressions.refuse(
+                    node,
+                    f"{type(node).__name__.lower()} is not a statement of an affine program",
+                    "for … in range(…), if, assignments, return at the end",
+                )
+
+    # assignments
+
+    def assign(self, node: ast.Assign) -> None:
+        """target = … = value."""
+        if self.frame.is_first and self._is_plain_array(node):
+            return
+        target = node.targets[0]
+        into = self._view(target) if len(node.targets) == 1 and isinstance(target, ast.Subscript) else None
+        named = isinstance(target, ast.Name) and target.id not in self.frame.carried and self._is_free(target.id)
+        self.program.hint = target.id if named and isinstance(target, ast.Name) else None
+        value = self.expressions.value(node.value, into)
+        self.program.hint = None
+        if into is not None and value is into:
+            return
+        if len(node.targets) > 1 or isinstance(target, ast.Tuple | ast.List):
+            if isinstance(value, Scalar) and not isinstance(value.node, ast.Constant | ast.Name):
+                stem = next((t.id for t in node.targets if isinstance(t, ast.Name)), "value")
+                value = self.program.variable(value, f"{stem}_value")
+            elif isinstance(value, Array) and value.storage is None:
+                value = self.program.kept(value, "value")
+        for one in node.targets:
+            self.assign_one(node, one, value)
+
+    def _is_plain_array(self, node: ast.Assign) -> bool:
+        """True for `name = np.zeros(…)` with a shape that the reader of elements knows; it is left as it stands."""
+        match node:
+            case ast.Assign(targets=[ast.Name(id=variable)], value=ast.Call(args=[shape, *_]) as call):
+                pass
+            case _:
+                return False
+        names = self.program.names
+        maker = names.array_maker(call)
+        known = self.frame.variables.get(variable)
+        if maker is None or variable in self.frame.carried:
+            return False
+        if known is not None and not (isinstance(known, Array) and known.storage == variable):
+            return False
+        if maker.endswith("_like"):
+            model = self.frame.found(shape.id) if isinstance(shape, ast.Name) else None
+            if isinstance(model, Array) and not (isinstance(shape, ast.Name) and model.storage == shape.id):
+                return False
+        if any(isinstance(part, ast.Attribute) for word in call.keywords for part in ast.walk(word.value)):
+            dtype = next((word.value for word in call.keywords if word.arg == "dtype"), None)
+            if isinstance(dtype, ast.Attribute) and dtype.attr == "dtype":
+                return False
+        parts = shape.elts if isinstance(shape, ast.Tuple | ast.List) else [shape]
+        if not maker.endswith("_like") and any(
+            isinstance(part, ast.Attribute | ast.Starred) or (isinstance(part, ast.Name) and isinstance(self.frame.found(part.id), tuple))
+            for part in parts
+        ):
+            return False
+        if isinstance(known, Array):
+            self.program.emit(node)
+            return True
+        keep = deepcopy(call)
+        try:
+            value = self._of_maker(keep, maker)
+        except NotAffine:
+            value = None
+        self.program.emit(node)
+        if value is not None:
+            self.program.storages.add(variable)
+            self.frame.variables[variable] = Array(
+                value.shape, value.dtype, _elements(variable), variable
+            )
+        return True
+
+    def _of_maker(self, call: ast.Call, maker: str) -> Array | None:
+        """The array that a call makes, without statements."""
+        outside, self.program.block = self.program.block, []
+        taken = set(self.program.taken)
+        try:
+            value = self.expressions.value(call)
+        finally:
+            self.program.block, self.program.taken = outside, taken
+        return replace(value, dtype={"integer": "int64", "fraction": "float64"}.get(value.dtype, value.dtype)) if isinstance(value, Array) else None
+
+    def _view(self, target: ast.Subscript) -> Array | None:
+        """The view that a subscripted target is; None for one element."""
+        base = self.expressions.value(target.value)
+        if not isinstance(base, Array):
+            return None
+        found = self.expressions.selected(target, base)
+        if not isinstance(found, Array):
+            return None
+        if found.storage is None:
+            self.expressions.refuse(target, f"{ast.unparse(target)} is no array's memory", "a view of an array")
+        return found
+
+    def assign_one(self, node: ast.stmt, target: ast.expr, value: Value) -> None:
+        """Assign a value to one target."""
+        match target:
+            case ast.Name():
+                self.bind(node, target, value)
+            case ast.Tuple() | ast.List():
+                self.assign_parts(node, target, value)
+            case ast.Subscript():
+                view = self._view(target)
+                if view is None:
+                    self.assign_element(node, target, value)
+                    return
+                self.program.store(view, self.expressions.number_or_array(target, value))
+                self.changed(view.storage)
+            case ast.Attribute() if not self.frame.is_first:
+                self.expressions.refuse(target, f"{ast.unparse(target)} cannot be assigned", "variables and elements")
+            case _:
+                self.program.emit(node)
+
+    def assign_element(self, node: ast.stmt, target: ast.Subscript, value: Value) -> None:
+        """A[i, j] = value."""
+        base = self.expressions.value(target.value)
+        if not isinstance(base, Array):
+            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(value, Scalar):
+                self.program.emit(_assigned(node, target, value.node))
+                return
+            self.expressions.refuse(target, f"{ast.unparse(target)} is no element of an array", "arrays made before")
+        element = self.expressions.selected(target, base)
+        if isinstance(value, Array) and all(constant(e) == 1 for e in value.shape):
+            value = Scalar(value.element(tuple(number(0) for _ in value.shape)), value.dtype)
+        if not isinstance(value, Scalar):
+            self.expressions.refuse(target, "an array is assigned to one element", "a number, or a slice as the target")
+        assert isinstance(element, Scalar), "this target is one element"
+        left = target if element.node is target else element.node
+        stored_node = left if left is target else stored(left)
+        self.program.emit(_assigned(node, stored_node, as_number(value.node, value.dtype)))
+        self.changed(base.storage)
+
+    def assign_parts(self, node: ast.stmt, target: ast.Tuple | ast.List, value: Value) -> None:
+        """a, b = values: those that a store could change are kept first."""
+        if not isinstance(value, tuple):
+            if isinstance(value, Array) and constant(value.shape[0]) == len(target.elts):
+                value = tuple(
+                    self.expressions.selected(
+                        ast.copy_location(ast.Subscript(target, number(k), ast.Load()), target), value
+                    )
+                    for k in range(len(target.elts))
+                )
+            else:
+                self.expressions.refuse(target, f"{ast.unparse(target)} is assigned what is no tuple", "as many values")
+        if len(value) != len(target.elts):
+            self.expressions.refuse(
+                target, f"{len(target.elts)} targets and {len(value)} values", "as many values as targets"
+            )
+        changed = {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
+        storages = {
+            found.storage for found in map(self.frame.found, changed) if isinstance(found, Array) and found.storage
+        }
+        kept: list[Value] = []
+        for part in value:
+            read = set()
+            if isinstance(part, Scalar):
+                read = {inner.id for inner in ast.walk(part.node) if isinstance(inner, ast.Name)}
+                if read & (changed | storages):
+                    part = self.program.variable(part, "value")
+            elif isinstance(part, Array) and (part.storage is None or part.storage in storages):
+                part = self.program.kept(part, "value")
+            kept.append(part)
+        for one, part in zip(target.elts, kept, strict=True):
+            self.assign_one(ast.copy_location(ast.Assign([one], node.value), node), one, part)  # type: ignore[attr-defined]
+
+    def bind(self, node: ast.stmt, target: ast.Name, value: Value) -> None:
+        """name = value."""
+        frame, variable = self.frame, target.id
+        if isinstance(value, Static | tuple):
+            self._bind_known(node, target, value)
+        elif isinstance(value, Scalar):
+            self.bind_scalar(node, target, value)
+        elif variable in frame.carried:
+            self.rebind(target, value)
+        elif value.mask is not None or value.storage is not None:
+            frame.variables[variable] = value
+        else:
+            self.program.hint = variable if self._is_free(variable) else None
+            frame.variables[variable] = self.program.kept(value, variable)
+
+    def _is_free(self, variable: str) -> bool:
+        """True if an array that is made now may have a variable's own name."""
+        return self.frame.is_first and not isinstance(self.frame.variables.get(variable), Scalar)
+
+    def _bind_known(self, node: ast.stmt, target: ast.Name, value: Static | tuple[Value, ...]) -> None:
+        if target.id in self.frame.carried:
+            self.expressions.refuse(node, f"{target.id} is an array, and assigned something else", "arrays")
+        self.frame.variables[target.id] = value
+
+    def rebind(self, target: ast.Name, value: Array) -> None:
+        """name = array, where a loop or branch around has the name's array already: into the same memory."""
+        known = self.frame.variables[target.id]
+        assert isinstance(known, Array), "carried names are arrays"
+        same = len(known.shape) == len(value.shape) and all(
+            map(self.program.geometry.same, known.shape, value.shape)
+        )
+        if not same or (value.dtype not in ("integer", "fraction") and value.dtype != known.dtype):
+            self.expressions.refuse(
+                target,
+                f"{target.id} has shape {shape_text(known.shape)} and type {known.dtype} before this loop or branch, and "
+                f"{shape_text(value.shape)} and {value.dtype} in it",
+                "arrays of one shape and type, or another name",
+            )
+        for frame in self.frames:
+            for other, alias in list(frame.variables.items()):
+                is_this = frame is self.frame and other == target.id
+                if not is_this and isinstance(alias, Array) and alias.storage == known.storage:
+                    frame.variables[other] = self.program.kept(alias, other)
+        self.program.store(known, value)
+        self.changed(known.storage)
+
+    def bind_scalar(self, node: ast.stmt, target: ast.Name, value: Scalar) -> None:
+        """name = number."""
+        frame, program = self.frame, self.program
+        known = frame.variables.get(target.id)
+        dtype = value.dtype
+        if isinstance(known, Array) and known.storage is not None and frame.is_first:
+            program.emit(_assigned(node, target, value.node))  # the reader of elements refuses it
+            return
+        if isinstance(known, Scalar) and known.dtype != dtype:
+            dtype = common_type([known.dtype, dtype])
+        variable = self.variable(target.id)
+        if frame.is_first:
+            test = value.node
+            if dtype == BOOL and not isinstance(node, ast.AugAssign):
+                test = as_number(value.node, dtype)
+            program.emit(_assigned(node, target, test))
+        else:
+            program.set(variable, as_number(value.node, dtype), "integer" if dtype == BOOL else dtype)
+        kept = name(variable)
+        if dtype == BOOL:
+            kept = ast.Compare(kept, [ast.NotEq()], [number(0)])
+        frame.variables[target.id] = Scalar(kept, dtype)
+        self.alias(variable, value.node, dtype)
+
+    def alias(self, variable: str, value: ast.expr, dtype: str) -> None:
+        """Know an integer variable's value where it is affine."""
+        program = self.program
+        written = program.aliases.written_out(value)
+        program.aliases = program.aliases.without([variable])
+        if dtype in ("integer", "int64", "int32") and program.geometry.is_affine(written):
+            program.aliases = program.aliases.having(variable, written)
+
+    def variable(self, own: str) -> str:
+        """The name that a variable has in the lowered function."""
+        frame = self.frame
+        if frame.is_first:
+            return own
+        if own not in frame.names:
+            frame.names[own] = self.program.fresh(own)
+        return frame.names[own]
+
+    def update(self, node: ast.AugAssign) -> None:
+        """target op= value."""
+        target = node.target
+        current = self.expressions.value(_loaded(target))
+        value = self.expressions.value(node.value)
+        if isinstance(current, Array):
+            if current.storage is None:
+                self.expressions.refuse(target, f"{ast.unparse(target)} is no array's memory", "a view of an array")
+            operand = self.expressions.number_or_array(node.value, value)
+            plain = replace(current, mask=None)
+            if current.mask is not None and isinstance(operand, Array) and operand.mask is not None:
+                operand = replace(operand, mask=None)
+            made = self.expressions.operation(ast.copy_location(ast.BinOp(_loaded(target), node.op, node.value), node), node.op, [plain, operand])
+            if made.dtype.startswith("float") and not current.dtype.startswith(("float", "bfloat")):
+                self.expressions.refuse(
+                    node, f"{ast.unparse(target)} is {current.dtype}, the result {made.dtype}: NumPy refuses that too",
+                    "values of the array's type; .astype",
+                )
+            self.program.store(current, made)
+            self.changed(current.storage)
+            return
+        if not isinstance(value, Scalar):
+            if isinstance(value, Array) and isinstance(current, Scalar) and isinstance(target, ast.Name):
+                made = self.expressions.operation(node.value, node.op, [current, value])
+                self.bind(node, target, made)
+                return
+            self.expressions.refuse(node, f"{ast.unparse(node)}: an array for one number", "a number")
+        self.update_scalar(node, current, value)
+
+    def update_scalar(self, node: ast.AugAssign, current: Value, value: Scalar) -> None:
+        """One number op= a number: it stays as it is written."""
+        if not isinstance(current, Scalar):
+            self.expressions.refuse(node, f"{ast.unparse(node.target)} is no number", "numbers and arrays")
+        dtype = common_type([current.dtype, value.dtype], divides=isinstance(node.op, ast.Div))
+        whole = ast.copy_location(ast.BinOp(current.node, node.op, value.node), node)
+        if isinstance(node.target, ast.Name):
+            frame, own = self.frame, node.target.id
+            variable = self.variable(own)
+            target: ast.expr = node.target if frame.is_first else ast.Name(variable, ast.Store())
+            self.program.emit(_updated(node, target, value.node))
+            frame.variables[own] = Scalar(name(variable), dtype)
+            self.alias(variable, whole, dtype)
+            return
+        first = self.frame.is_first
+        same = current.node is not None and ast.unparse(current.node) == ast.unparse(node.target)
+        target = node.target if first and same else stored(current.node)
+        self.program.emit(_updated(node, target, value.node))
+        base = self.expressions.value(_base(node.target))
+        self.changed(base.storage if isinstance(base, Array) else None)
+
+    def changed(self, storage: str | None) -> None:
+        """Forget the elements that masks select of what has changed."""
+        for frame in self.frames:
+            for variable, value in list(frame.variables.items()):
+                if isinstance(value, Array) and value.mask is not None and storage is not None:
+                    index = tuple(name("i") for _ in value.shape)
+                    read = (value.element(index), value.mask.element(index))
+                    if any(isinstance(p, ast.Name) and p.id == storage for e in read for p in ast.walk(e)):
+                        del frame.variables[variable]
+
+    # loops and branches
+
+    def loop(self, node: ast.For) -> None:
+        """for i in range(…), reversed(range(…)), enumerate(…), zip(…), an array."""
+        program, frame = self.program, self.frame
+        heads = self.heads(node)
+        if heads is None:
+            program.emit(node)
+            return
+        variable, bounds, bindings = heads
+        own = self.variable(variable)
+        body = node.body
+        assigned = [*assigned_in(body), *assigned_in([node.target])]
+        self.carry(assigned_in(body))
+        before = set(frame.carried)
+        frame.carried |= {v for v in assigned_in(body) if isinstance(frame.variables.get(v), Array)}
+        gone = {frame.names.get(v, v) for v in assigned}
+        outside = program.aliases = program.aliases.without(gone)
+        frame.variables[variable] = Scalar(name(own), "integer")
+        scope, args = program.scope, [program.aliases.written_out(b) for b in bounds]
+        step = constant(args[2]) if len(args) == 3 else 1
+        start = args[0] if len(args) > 1 else number(0)
+        stop = args[1] if len(args) > 1 else args[0]
+        if step and all(program.geometry.is_affine(b) for b in (start, stop)):
+            program.scope = (*scope, Range(own, start, stop, step))
+        place = program.place
+        outer_block, program.block = program.block, []
+        for target, value in bindings:
+            self.assign_one(ast.copy_location(ast.Assign([target], node.iter), node), target, value)
+        self.statements(body)
+        made, program.block = program.block, outer_block
+        program.place, program.scope, program.aliases = place, scope, outside
+        frame.carried = before
+        function = (
+            node.iter.func if isinstance(node.iter, ast.Call) and self.frame.is_first and not bindings and _same_call(node, bounds)
+            else program.function("range")
+        )
+        call = ast.copy_location(ast.Call(function, bounds, []), node.iter)
+        target_node = ast.copy_location(ast.Name(own, ast.Store()), node.target)
+        if made or node.orelse:
+            program.emit(ast.copy_location(ast.For(target_node, call, made or [ast.Pass()], node.orelse), node))
+
+    def heads(self, node: ast.For) -> tuple[str, list[ast.expr], list[tuple[ast.expr, Value]]] | None:
+        """(the index, the arguments of range, what is assigned first in the body) of a loop; None for an unknown one."""
+        target = node.target
+        call = node.iter
+        function = self._function_of(call)
+        if function in ("range", "prange") and isinstance(call, ast.Call) and isinstance(target, ast.Name):
+            if call.keywords or not 1 <= len(call.args) <= 3 or any(isinstance(a, ast.Starred) for a in call.args):
+                return None
+            return target.id, [self.expressions.integer(arg) for arg in call.args], []
+        if function == "reversed" and isinstance(call, ast.Call) and self._function_of(call.args[0]) in ("range", "prange"):
+            inner = call.args[0]
+            assert isinstance(inner, ast.Call), "a call has a function"
+            if isinstance(target, ast.Name):
+                return target.id, self._backwards(inner), []
+        if function == "enumerate" and isinstance(call, ast.Call) and isinstance(target, ast.Tuple) and len(call.args) == 1:
+            counter, element = target.elts
+            if isinstance(counter, ast.Name):
+                inside = self._iterated(call.args[0], counter.id)
+                if inside is not None:
+                    return counter.id, [inside[0]], [(element, inside[1])]
+        if function == "zip" and isinstance(call, ast.Call) and isinstance(target, ast.Tuple):
+            return self._zipped(node, target, call)
+        if function is None and not isinstance(call, ast.Call):
+            own = self.program.fresh("k")
+            inside = self._iterated(call, own)
+            if inside is not None:
+                return own, [inside[0]], [(target, inside[1])]
+        return None
+
+    def _zipped(
+        self, node: ast.For, target: ast.Tuple, call: ast.Call
+    ) -> tuple[str, list[ast.expr], list[tuple[ast.expr, Value]]] | None:
+        own = self.program.fresh("k")
+        parts = [self._iterated(arg, own) for arg in call.args]
+        if any(part is None for part in parts) or len(parts) != len(target.elts):
+            return None
+        known = [part for part in parts if part is not None]
+        if not all(self.program.geometry.same(known[0][0], part[0]) for part in known[1:]):
+            self.expressions.refuse(
+                node.iter, f"{ast.unparse(call)}: the lengths are not known to be equal", "equal lengths; assert N == M"
+            )
+        return own, [known[0][0]], list(zip(target.elts, [part[1] for part in known], strict=True))
+
+    def _iterated(self, node: ast.expr, index: str) -> tuple[ast.expr, Value] | None:
+        """(the length of what is iterated over, its element at an index)."""
+        own = index if not self.frame.is_first else index
+        at = name(self.frame.names.get(own, own) if not self.frame.is_first else own)
+        if self._function_of(node) in ("range", "prange") and isinstance(node, ast.Call):
+            args = [self.expressions.integer(arg) for arg in node.args]
+            start = args[0] if len(args) > 1 else number(0)
+            stop = args[1] if len(args) > 1 else args[0]
+            step = constant(args[2]) if len(args) == 3 else 1
+            if step != 1:
+                return None
+            return minus(stop, start), Scalar(plus(at, start), "integer")
+        value = self.expressions.value(node)
+        if not isinstance(value, Array) or value.mask is not None:
+            return None
+        rest = value.shape[1:]
+        if not rest:
+            return value.shape[0], Scalar(value.element((at,)), value.dtype)
+        row = Array(rest, value.dtype, lambda i: value.element((at, *i)), value.storage)
+        return value.shape[0], row
+
+    def _function_of(self, node: ast.expr) -> str | None:
+        """The name of the loop's function: range, prange, reversed, enumerate, zip; None for another."""
+        if not isinstance(node, ast.Call):
+            return None
+        value = self.expressions.value(node.func)
+        found = value.value if isinstance(value, Static) else None
+        builtin = {id(f): f.__name__ for f in (range, reversed, enumerate, zip)}
+        if id(found) in builtin:
+            return builtin[id(found)]
+        is_prange = getattr(found, "__name__", "") == "prange" and str(getattr(found, "__module__", "")).startswith("numba")
+        return "prange" if is_prange else "other"
+
+    def _backwards(self, call: ast.Call) -> list[ast.expr]:
+        """The arguments of the range that reversed(range(…)) is."""
+        args = [self.expressions.integer(arg) for arg in call.args]
+        start = args[0] if len(args) > 1 else number(0)
+        stop = args[1] if len(args) > 1 else args[0]
+        step = constant(args[2]) if len(args) == 3 else 1
+        if step is None or abs(step) != 1:
+            self.expressions.refuse(call, f"{ast.unparse(call)} backwards", "steps of 1 or -1")
+        return [plus(stop, number(-step)), plus(start, number(-step)), number(-step)]
+
+    def carry(self, assigned: Iterable[str]) -> None:
+        """Give arrays that a loop or branch assigns memory of their own, unless they have it."""
+        frame = self.frame
+        for variable in assigned:
+            known = frame.variables.get(variable)
+            if isinstance(known, Array) and not self._owns(variable, known):
+                frame.variables[variable] = self.program.kept(replace(known, storage=None), variable)
+
+    def _owns(self, variable: str, known: Array) -> bool:
+        """True if a variable is the only name of the memory that a function has made for it."""
+        storage = known.storage
+        if storage is None or storage in self.program.parameters or known.mask is not None:
+            return False
+        index = tuple(name(f"d{k}") for k in range(known.rank))
+        if ast.unparse(known.element(index)) != ast.unparse(_elements(storage)(index)):
+            return False
+        return not any(
+            isinstance(value, Array) and value.storage == storage
+            for frame in self.frames
+            for other, value in frame.variables.items()
+            if not (frame is self.frame and other == variable)
+        )
+
+    def branch(self, node: ast.If) -> None:
+        """if test: … else: …; one whose test is known is one of its bodies."""
+        program, frame = self.program, self.frame
+        test = self.expressions.test(node.test)
+        if isinstance(test, bool):
+            self.statements(node.body if test else node.orelse)
+            return
+        changed = assigned_in((*node.body, *node.orelse))
+        self.carry(changed)
+        before = set(frame.carried)
+        frame.carried |= {v for v in changed if isinstance(frame.variables.get(v), Array)}
+        written = program.aliases.written_out(test)
+        affine = program.geometry.here().affine.is_condition(placed(written, node))
+        scope, aliases, place = program.scope, program.aliases, program.place
+        types = {v: value.dtype for v, value in frame.variables.items() if isinstance(value, Scalar)}
+        own = [frame.names.get(v, v) for v in changed]
+        bodies, ends = [], []
+        for taken, body in ((True, node.body), (False, node.orelse)):
+            part = Branch(written, taken) if affine else Predicate(written, taken, frozenset())
+            program.scope = (*scope, part)
+            program.aliases = aliases
+            bodies.append(self.block(body))
+            ends.append(program.aliases)
+        own = [frame.names.get(v, v) for v in changed]
+        program.aliases = (
+            aliases.after_branches(written, ends[0], ends[1], own) if affine else aliases.without(own)
+        )
+        program.scope, program.place, frame.carried = scope, place, before
+        for variable, dtype in types.items():
+            value = frame.variables.get(variable)
+            if isinstance(value, Scalar) and value.dtype != dtype:
+                frame.variables[variable] = replace(value, dtype=common_type([dtype, value.dtype]))
+        if bodies[0] or bodies[1]:
+            made = ast.If(test, bodies[0] or [ast.copy_location(ast.Pass(), node)], bodies[1])
+            program.emit(ast.copy_location(made, node))
+
+    def assertion(self, node: ast.Assert) -> None:
+        """An assert on sizes at the top is left to the reader of elements; in an inlined function it must hold."""
+        test = self.expressions.value(node.test)
+        if isinstance(test, Static) and test.value:
+            return
+        if not isinstance(test, Scalar):
+            self.expressions.refuse(node, f"{ast.unparse(node)} is not known to hold", "conditions on sizes")
+        program = self.program
+        if self.frame.is_first and not program.scope:
+            made = ast.Assert(program.aliases.written_out(test.node), node.msg)
+            program.emit(node if test.node is node.test else ast.copy_location(made, node))
+            affine = program.geometry.here().affine
+            if affine.is_condition(test.node):
+                program.context = program.context.intersect(affine.condition(test.node).params())
+            return
+        if self.frame.is_first:
+            program.emit(node)
+            return
+        affine = program.geometry.here().affine
+        written = placed(program.aliases.written_out(test.node), program.place)
+        holds = affine.is_condition(written) and (
+            program.geometry.here().domain.intersect_params(program.context).is_subset(affine.condition(written))
+        )
+        if not holds:
+            self.expressions.refuse(node, f"{ast.unparse(node)} is not known to hold", "conditions on sizes that hold")
+
+    # calls
+
+    def bare_call(self, node: ast.Expr, call: ast.Call) -> None:
+        """f(x): for what it does to its arguments."""
+        before = len(self.program.block)
+        value = self.expressions.value(call)
+        is_same = isinstance(value, Scalar) and value.node is call
+        if is_same and len(self.program.block) == before and self.frame.is_first:
+            self.program.emit(node)
+
+    def give_back(self, node: ast.Return) -> None:
+        """return value, …."""
+        if self.frame.is_first:
+            self._give_back_first(node)
+            return
+        result = self.results[-1]
+        if node.value is not None:
+            result.value = self.expressions.value(node.value)
+        result.is_given = True
+
+    def _give_back_first(self, node: ast.Return) -> None:
+        if node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None):
+            self.program.emit(node)
+            return
+        value = self.expressions.value(node.value)
+        values = value if isinstance(value, tuple) else (value,)
+        nodes = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value] * len(values)
+        parts: list[ast.expr] = []
+        for part, one in zip(nodes, values, strict=True):
+            if isinstance(one, Scalar):
+                parts.append(one.node)
+            elif isinstance(one, Array):
+                parts.append(self._result(part, one, [p.id for p in parts if isinstance(p, ast.Name)]))
+            else:
+                parts.append(part)
+        same = len(parts) == len(nodes) and all(a is b for a, b in zip(parts, nodes, strict=True))
+        if same:
+            self.program.emit(node)
+            return
+        whole = parts[0] if len(parts) == 1 else ast.Tuple(parts, ast.Load())
+        self.program.emit(ast.copy_location(ast.Return(whole), node))
+
+    def _result(self, node: ast.expr, value: Array, given: Sequence[str]) -> ast.expr:
+        """The variable of an array that is returned: one that the function made, or a copy of another."""
+        if value.dtype == BOOL:
+            self.expressions.refuse(node, "an array of conditions as a result", "np.where(condition, 1, 0)")
+        index = tuple(name(f"d{k}") for k in range(value.rank))
+        whole = value.storage is not None and ast.unparse(value.element(index)) == ast.unparse(
+            _elements(value.storage)(index)
+        )
+        plain = whole and value.storage not in self.program.parameters and value.storage not in given
+        if plain and value.storage is not None:
+            is_name = isinstance(node, ast.Name) and node.id == value.storage
+            return node if is_name else ast.copy_location(ast.Name(value.storage, ast.Load()), node)
+        made = self.program.kept(replace(value, storage=None), "result")
+        assert made.storage is not None, "kept arrays have memory"
+        return ast.copy_location(ast.Name(made.storage, ast.Load()), node)
+
+    def returning(self, node: ast.If, rest: list[ast.stmt]) -> None:
+        """if c: return a; return b  ->  a if c else b, in an inlined function."""
+        test = self.expressions.test(node.test)
+        if isinstance(test, bool):
+            self.statements([*(node.body if test else node.orelse), *([] if test and _ends(node.body) else rest)])
+            return
+        then, other = node.body, [*node.orelse, *rest]
+        match then, other:
+            case [ast.Return(value=ast.expr() as a)], [ast.Return(value=ast.expr() as b), *_]:
+                value = self.expressions.value(ast.copy_location(ast.IfExp(node.test, a, b), node))
+                self.results[-1].value, self.results[-1].is_given = value, True
+                return
+        self.expressions.refuse(node, "a return before the end", "if test: return a, and then return b")
+
+    def inlined(
+        self, expressions: Expressions, node: ast.Call, function: Any, args: list[Value], named: dict[str, Value]
+    ) -> Value:
+        """The value of a call, whose statements are emitted here."""
+        if self.frame.depth >= DEEPEST:
+            expressions.refuse(node, f"{DEEPEST} calls inside of calls", "functions that do not call themselves")
+        if isinstance(function, LocalFunction):
+            tree: ast.FunctionDef | ast.Lambda = function.node
+            source, around = function.frame.source, function.frame
+            label = getattr(tree, "name", "lambda")
+            defaults: tuple[Any, ...] = ()
+        else:
+            source, around, label = source_of(function), None, function.__name__
+            tree, defaults = source.tree, function.__defaults__ or ()
+        inner = Frame(source, around=around, caller=self.frame, call=node, label=label)
+        given = self._arguments(expressions, node, tree, args, named, defaults)
+        for parameter, value in given.items():
+            if isinstance(value, Scalar) and not isinstance(value.node, ast.Constant):
+                value = self._argument(inner, parameter, value)
+            inner.variables[parameter] = value
+        body = [ast.copy_location(ast.Return(tree.body), node)] if isinstance(tree, ast.Lambda) else tree.body
+        self.frames.append(inner)
+        self.results.append(Result())
+        outer, self.expressions.frame = self.expressions.frame, inner
+        try:
+            self.statements(body)
+        finally:
+            self.expressions.frame = outer
+            self.frames.pop()
+            result = self.results.pop()
+        return result.value
+
+    def _argument(self, inner: Frame, parameter: str, value: Scalar) -> Scalar:
+        """A number as an argument: by its name or its affine value, else kept in a variable."""
+        written = self.program.aliases.written_out(value.node)
+        if self.program.geometry.is_affine(written):
+            return Scalar(written, value.dtype)
+        kept = self.program.variable(value, parameter)
+        if isinstance(kept.node, ast.Name):
+            inner.names[parameter] = kept.node.id
+        return kept
+
+    def _arguments(
+        self,
+        expressions: Expressions,
+        node: ast.Call,
+        tree: ast.FunctionDef | ast.Lambda,
+        args: list[Value],
+        named: dict[str, Value],
+        defaults: tuple[Any, ...],
+    ) -> dict[str, Value]:
+        """The values of a function's parameters."""
+        parameters = [arg.arg for arg in (*tree.args.posonlyargs, *tree.args.args)]
+        only = [arg.arg for arg in tree.args.kwonlyargs]
+        if tree.args.vararg or tree.args.kwarg or len(args) > len(parameters):
+            expressions.refuse(node, f"{ast.unparse(node)}: these arguments", "plain parameters")
+        given = dict(zip(parameters, args, strict=False))
+        for word, value in named.items():
+            if word not in (*parameters, *only) or word in given:
+                expressions.refuse(node, f"{ast.unparse(node)}: the argument {word}", ", ".join(parameters))
+            given[word] = value
+        written = tree.args.defaults
+        for parameter, default in zip(parameters[len(parameters) - len(written) :], written, strict=True):
+            if parameter not in given:
+                given[parameter] = self._default(expressions, default, defaults, written)
+        for parameter, keyword in zip(only, tree.args.kw_defaults, strict=True):
+            if parameter not in given and keyword is not None:
+                given[parameter] = expressions.value(keyword)
+        missing = [parameter for parameter in (*parameters, *only) if parameter not in given]
+        if missing:
+            expressions.refuse(node, f"{ast.unparse(node)}: no {', '.join(missing)} is given", "all parameters")
+        return {parameter: given[parameter] for parameter in (*parameters, *only)}
+
+    def _default(
+        self, expressions: Expressions, written: ast.expr, values: tuple[Any, ...], every: Sequence[ast.expr]
+    ) -> Value:
+        if not values:
+            return expressions.value(written)
+        value = values[[part is written for part in every].index(True)]
+        if isinstance(value, bool | int | float):
+            return Scalar(ast.copy_location(number(value), written), BOOL if isinstance(value, bool) else "integer" if isinstance(value, int) else "fraction")
+        return Static(value)
+
+
+def _elements(storage: str) -> Any:
+    return lambda index: element(storage, index)
+
+
+def _assigned(node: ast.stmt, target: ast.expr, value: ast.expr) -> ast.stmt:
+    """`target = value`: the statement itself if these are what it has."""
+    if isinstance(node, ast.Assign) and node.targets == [target] and node.value is value:
+        return node
+    if isinstance(node, ast.AugAssign):
+        return ast.copy_location(ast.AugAssign(target, node.op, value), node)
+    return ast.copy_location(ast.Assign([target], value), node)
+
+
+def _updated(node: ast.AugAssign, target: ast.expr, value: ast.expr) -> ast.stmt:
+    if target is node.target and value is node.value:
+        return node
+    return ast.copy_location(ast.AugAssign(target, node.op, value), node)
+
+
+def _loaded(target: ast.expr) -> ast.expr:
+    """A target as the expression that reads it."""
+    if isinstance(target, ast.Name):
+        return ast.copy_location(ast.Name(target.id, ast.Load()), target)
+    if isinstance(target, ast.Subscript):
+        return ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
+    return target
+
+
+def _base(target: ast.expr) -> ast.expr:
+    return target.value if isinstance(target, ast.Subscript) else target
+
+
+def _returns(node: ast.stmt) -> bool:
+    return any(isinstance(part, ast.Return) for part in ast.walk(node))
+
+
+def _ends(body: Sequence[ast.stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], ast.Return)
+
+
+def _same_call(node: ast.For, bounds: Sequence[ast.expr]) -> bool:
+    args = node.iter.args if isinstance(node.iter, ast.Call) else []
+    return len(args) == len(bounds) and all(a is b for a, b in zip(args, bounds, strict=True))
+
