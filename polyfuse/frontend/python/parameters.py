@@ -146,10 +146,7 @@ def names_of(source: Source) -> Names:
         elif name in changed.made or (name in changed.locals and parameter.shape):
             source.refuse(parameter.node, f"the array {name} is assigned as a whole", WHOLE)
     for name in (*sizes, *changed.locals, *changed.made, *changed.indices, *(p.node.arg for p in given)):
-        if name in RESERVED or (name.startswith("read") and name[4:].isdigit()):
-            source.refuse(source.tree, f"the name {name!r} has a meaning in printed nests", "another name")
-        if not name.isascii():
-            source.refuse(source.tree, f"isl reads no letters such as those of the name {name!r}", "a to z")
+        _check_name(source, name)
         if name in sizes and name in changed.locals | changed.indices | changed.made:
             source.refuse(
                 source.tree, f"the size {name} is assigned in the function", "another name for the variable"
@@ -157,6 +154,14 @@ def names_of(source: Source) -> Names:
     shapes = {p.node.arg: p.shape for p in given}
     names = Names(source, tuple(sizes), {}, shapes, changed.locals, changed.indices, changed.made)
     return replace(names, tensors={p.node.arg: _tensor(names, p) for p in given})
+
+
+def _check_name(source: Source, name: str) -> None:
+    """Raise NotAffine for a name that isl's notation has no place for."""
+    if name in RESERVED or (name.startswith("read") and name[4:].isdigit()):
+        source.refuse(source.tree, f"the name {name!r} has a meaning in printed nests", "another name")
+    if not name.isascii():
+        source.refuse(source.tree, f"isl reads no letters such as those of the name {name!r}", "a to z")
 
 
 def declared_names(source: Source) -> Names:
@@ -170,6 +175,8 @@ def declared_names(source: Source) -> Names:
     for parameter in given:
         if parameter.is_integer and parameter.node.arg not in changed:
             sizes.setdefault(parameter.node.arg)
+    for name in (*sizes, *(p.node.arg for p in given)):
+        _check_name(source, name)
     shapes = {p.node.arg: p.shape for p in given}
     names = Names(source, tuple(sizes), {}, shapes, changed, frozenset())
     return replace(names, tensors={p.node.arg: _tensor(names, p) for p in given})

@@ -103,8 +103,10 @@ class Expressions:
         found = self.frame.found(node.id)
         if found is not None:
             return Scalar(node, found.dtype) if isinstance(found, Scalar) and _is(found.node, node.id) else found
-        outside = self.frame.outside(node.id)
-        return self.outer(node, outside)
+        if node.id in self.frame.over:
+            index = self.frame.over[node.id]
+            self.refuse(node, f"{node.id} is a view or an array of one iteration of the loop over {index}, which is over", ALLOWED)
+        return self.outer(node, self.frame.outside(node.id))
 
     def outer(self, node: ast.expr, outside: object) -> Value:
         """A Python object as a value: a number keeps its name in the decorated function."""

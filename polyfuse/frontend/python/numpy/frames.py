@@ -24,13 +24,15 @@ class Frame:
     """One function's names and their values.
 
     `names` are the names that stand for variables in the lowered function; in the decorated function every variable
-    keeps its own. `carried` are the arrays that a loop or branch around assigns: they keep their memory.
+    keeps its own. `carried` are the arrays that a loop or branch around assigns: they keep their memory. `over` are the
+    names whose value was one of a loop that is over, with that loop's variable.
     """
 
     source: Source
     variables: dict[str, Value] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     carried: set[str] = field(default_factory=set)
+    over: dict[str, str] = field(default_factory=dict)
     around: Frame | None = None
     caller: Frame | None = None
     call: ast.AST | None = None

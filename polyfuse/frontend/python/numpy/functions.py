@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from polyfuse.frontend.python.numpy.expressions import Call, Expressions
-from polyfuse.frontend.python.numpy.library import cholesky, cov
+from polyfuse.frontend.python.numpy.library import arctan, arctan2, cholesky, cov
 from polyfuse.frontend.python.numpy.program import MAXIMUM, MINIMUM, PRODUCT, SUM, Reduction, shape_text
 from polyfuse.frontend.python.numpy.subscripts import Cut, subscripted
 from polyfuse.frontend.python.numpy.syntax import constant, minus, number, plus, quotient, times
@@ -528,6 +528,8 @@ def _groups(a: Arguments, old: Shape, new: Shape) -> list[tuple[list[int], list[
                 left, olds, i = times(left, old[i]), [*olds, i], i + 1
             elif j < len(new):
                 right, news, j = times(right, new[j]), [*news, j], j + 1
+            if (i, j) == before and a.e.program.equal(left, right):
+                break
             if (i, j) == before:
                 a.refuse(f"the shape {shape_text(old)} is not known to hold as many elements as {shape_text(new)}")
         mixed = [extent for axes, shape in ((olds, old), (news, new)) for extent in (shape[x] for x in axes[1:])]
@@ -1003,15 +1005,15 @@ def product(e: Expressions, node: ast.Call, left: Array, right: Array, into: Arr
     if left.rank == 0 or right.rank == 0 or left.mask or right.mask:
         e.refuse(node, f"a product of arrays of rank {left.rank} and {right.rank}", "vectors and matrices")
     own, other = left.shape[-1], right.shape[-2 if right.rank > 1 else 0]
-    if not e.program.geometry.same(own, other):
+    if not e.program.equal(own, other):
         e.refuse(
             node,
             f"a product of {shape_text(left.shape)} and {shape_text(right.shape)}: {ast.unparse(own)} is not known to "
             f"be {ast.unparse(other)}",
             "equal extents; assert N == M says that two sizes are equal",
         )
-    left = _operand(e, left, reused=right.rank > 1)
-    right = _operand(e, right, reused=left.rank > 1)
+    left = _operand(e, left, reused=right.rank > 1 and constant(right.shape[-1]) != 1)
+    right = _operand(e, right, reused=left.rank > 1 and constant(left.shape[-2]) != 1)
     rows = left.shape[-2:-1] if left.rank > 1 else ()
     columns = right.shape[-1:] if right.rank > 1 else ()
     batches = (left.shape[:-2], right.shape[:-2])
@@ -1081,7 +1083,7 @@ def _einsum(
     for operand, array in zip(operands, arrays, strict=True):
         for letter, extent in zip(operand, array.shape, strict=True):
             known = extents.setdefault(letter, extent)
-            if not e.program.geometry.same(known, extent):
+            if not e.program.equal(known, extent):
                 e.refuse(
                     node,
                     f"the index {letter} has extents {ast.unparse(known)} and {ast.unparse(extent)}",
@@ -1112,7 +1114,7 @@ _define(_einsum, np.einsum)
 def _tensordot(e: Expressions, a: Arguments) -> Value:
     left, right, count = a.array("a"), a.array("b"), a.integer("axes", 2)
     own, other = left.shape[left.rank - count :], right.shape[:count]
-    if not all(map(e.program.geometry.same, own, other)):
+    if not all(map(e.program.equal, own, other)):
         a.refuse(f"{shape_text(own)} is not known to be {shape_text(other)}")
     kept_left, kept_right = left.shape[: left.rank - count], right.shape[count:]
 
@@ -1143,7 +1145,12 @@ def _shape(e: Expressions, a: Arguments) -> Value:
     return tuple(e.placed_scalar(extent, a.node) for extent in array.shape)
 
 
-for _own, _numpy in ((cov, np.cov), (cholesky, np.linalg.cholesky)):
+for _own, _numpy in (
+    (cov, np.cov),
+    (cholesky, np.linalg.cholesky),
+    (arctan, np.arctan),
+    (arctan2, np.arctan2),
+):
     _define(
         lambda e, node, args, named, into, own=_own: e.inlined(e, node, own, args, named),
         _numpy,

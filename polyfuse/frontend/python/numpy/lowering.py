@@ -54,7 +54,7 @@ def lowered(source: Source) -> Lowered:
     body = Statements(program, frame).block(source.tree.body)
     body = _without_unread(body, source.tree) or [placed(ast.Pass(), source.tree)]
     tree = copy(source.tree)
-    tree.body = body
+    tree.body = [*program.assumed, *body]
     return Lowered(replace(source, tree=tree, added=program.added), tuple(program.notes))
 
 

@@ -72,7 +72,8 @@ class Program:
 
     `taken` are the names that are in use; `added` the names that lowered statements need from outside; `notes` say
     where a temporary was needed to keep NumPy's order of reads and stores. `parameters` are the arrays that are given,
-    `storages` those that were made. `hint` is the name that the next array made gets, if it is free.
+    `storages` those that were made. `assumed` are the equalities of sizes that NumPy checks. `hint` is
+    the name that the next array made gets, if it is free.
     """
 
     names: Names
@@ -87,6 +88,7 @@ class Program:
     place: ast.AST = field(default_factory=ast.Pass)
     indices: dict[str, str] = field(default_factory=dict)
     storages: set[str] = field(default_factory=set)
+    assumed: list[ast.stmt] = field(default_factory=list)
     hint: str | None = None
 
     @property
@@ -113,10 +115,32 @@ class Program:
             self.indices[text] = self.fresh(text)
         return self.indices[text]
 
+    def equal(self, left: ast.expr, right: ast.expr) -> bool:
+        """True if two extents are equal where NumPy raises an error if they are not.
+
+        Sizes that may be equal are assumed to be: a call with others is refused, as NumPy's is.
+        """
+        if self.geometry.same(left, right):
+            return True
+        used = {part.id for side in (left, right) for part in ast.walk(side) if isinstance(part, ast.Name)}
+        if self.scope or not used <= set(self.names.sizes):
+            return False
+        test = placed(ast.Compare(left, [ast.Eq()], [right]), self.place)
+        affine = self.geometry.here().affine
+        if not affine.is_condition(test):
+            return False
+        context = self.context.intersect(affine.condition(test).params())
+        if context.is_empty():
+            return False
+        self.context = context
+        self.assumed.append(placed(ast.Assert(test), self.place))
+        return True
+
     def function(self, text: str) -> ast.expr:
         """The name by which a lowered statement calls a function of CALLED."""
         wanted = CALLED[text]
-        if text not in self.taken and outer_value(self.names.source, text) is wanted:
+        own = {*self.names.locals, *self.names.tensors, *self.names.sizes}
+        if text not in own and outer_value(self.names.source, text) is wanted:
             return name(text)
         for known, value in self.added.items():
             if value is wanted:

@@ -15,7 +15,7 @@ A name that a loop or a branch assigns keeps its array's memory: it is the same 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -52,6 +52,7 @@ class Statements:
         self.frames = [frame]
         self.expressions = Expressions(program, frame, called, self.inlined)
         self.results: list[Result] = []
+        self.around: list[ast.For] = []
 
     @property
     def frame(self) -> Frame:
@@ -330,9 +331,10 @@ class Statements:
         frame, program = self.frame, self.program
         known = frame.variables.get(target.id)
         dtype = value.dtype
-        if isinstance(known, Array) and known.storage is not None and frame.is_first:
-            program.emit(_assigned(node, target, value.node))  # the reader of elements refuses it
-            return
+        if isinstance(known, Array) and frame.is_first:
+            self.expressions.refuse(
+                target, f"the array {target.id} is assigned as a whole, to a number", "another name for the number"
+            )
         if isinstance(known, Scalar) and known.dtype != dtype:
             dtype = common_type([known.dtype, dtype])
         variable = self.variable(target.id)
@@ -439,12 +441,14 @@ class Statements:
         own = self.variable(variable)
         body = node.body
         assigned = [*assigned_in(body), *assigned_in([node.target])]
-        self.carry(assigned_in(body))
+        for dead in self._dead(node):
+            frame.variables.pop(dead)
         before = set(frame.carried)
-        frame.carried |= {v for v in assigned_in(body) if isinstance(frame.variables.get(v), Array)}
+        self.carry(body)
         gone = {frame.names.get(v, v) for v in assigned}
         outside = program.aliases = program.aliases.without(gone)
         frame.variables[variable] = Scalar(name(own), "integer")
+        frame.over.pop(variable, None)
         scope, args = program.scope, [program.aliases.written_out(b) for b in bounds]
         step = constant(args[2]) if len(args) == 3 else 1
         start = args[0] if len(args) > 1 else number(0)
@@ -455,10 +459,13 @@ class Statements:
         outer_block, program.block = program.block, []
         for target, value in bindings:
             self.assign_one(ast.copy_location(ast.Assign([target], node.iter), node), target, value)
+        self.around.append(node)
         self.statements(body)
+        self.around.pop()
         made, program.block = program.block, outer_block
         program.place, program.scope, program.aliases = place, scope, outside
         frame.carried = before
+        self._leave(own)
         function = (
             node.iter.func if isinstance(node.iter, ast.Call) and self.frame.is_first and not bindings and _same_call(node, bounds)
             else program.function("range")
@@ -467,6 +474,43 @@ class Statements:
         target_node = ast.copy_location(ast.Name(own, ast.Store()), node.target)
         if made or node.orelse:
             program.emit(ast.copy_location(ast.For(target_node, call, made or [ast.Pass()], node.orelse), node))
+
+    def _dead(self, node: ast.For) -> list[str]:
+        """The views whose value nobody reads any more: the loop's body assigns them first, and nothing is read later."""
+        frame = self.frame
+        first: dict[str, bool] = {}
+        for statement in node.body:
+            for part in (statement.value if isinstance(statement, ast.Assign) else statement, statement):
+                for inner in ast.walk(part):
+                    if isinstance(inner, ast.Name):
+                        plain = isinstance(statement, ast.Assign) and isinstance(inner.ctx, ast.Store)
+                        first.setdefault(inner.id, plain)
+        inside = {id(part) for part in ast.walk(node)}
+        region = self.around[0] if self.around else node
+        later = {
+            part.id
+            for part in ast.walk(frame.source.tree)
+            if isinstance(part, ast.Name)
+            and isinstance(part.ctx, ast.Load)
+            and id(part) not in inside
+            and part.lineno >= region.lineno
+        }
+        return [
+            variable
+            for variable, assigned in first.items()
+            if assigned and variable not in later
+            and isinstance(known := frame.variables.get(variable), Array)
+            and not self._owns(variable, known)
+            and variable not in frame.carried
+        ]
+
+    def _leave(self, index: str) -> None:
+        """Forget the values that are those of one iteration of a loop that is over."""
+        for frame in self.frames:
+            for variable, value in list(frame.variables.items()):
+                if isinstance(value, Array) and index in _names_of(value):
+                    del frame.variables[variable]
+                    frame.over[variable] = index
 
     def heads(self, node: ast.For) -> tuple[str, list[ast.expr], list[tuple[ast.expr, Value]]] | None:
         """(the index, the arguments of range, what is assigned first in the body) of a loop; None for an unknown one."""
@@ -554,13 +598,16 @@ class Statements:
             self.expressions.refuse(call, f"{ast.unparse(call)} backwards", "steps of 1 or -1")
         return [plus(stop, number(-step)), plus(start, number(-step)), number(-step)]
 
-    def carry(self, assigned: Iterable[str]) -> None:
-        """Give arrays that a loop or branch assigns memory of their own, unless they have it."""
+    def carry(self, body: Sequence[ast.stmt]) -> None:
+        """Give arrays that the body of a loop or branch assigns memory of their own, unless they have it."""
         frame = self.frame
-        for variable in assigned:
+        for variable in _rebound(body):
             known = frame.variables.get(variable)
-            if isinstance(known, Array) and not self._owns(variable, known):
+            if not isinstance(known, Array):
+                continue
+            if not self._owns(variable, known):
                 frame.variables[variable] = self.program.kept(replace(known, storage=None), variable)
+            frame.carried.add(variable)
 
     def _owns(self, variable: str, known: Array) -> bool:
         """True if a variable is the only name of the memory that a function has made for it."""
@@ -585,9 +632,8 @@ class Statements:
             self.statements(node.body if test else node.orelse)
             return
         changed = assigned_in((*node.body, *node.orelse))
-        self.carry(changed)
         before = set(frame.carried)
-        frame.carried |= {v for v in changed if isinstance(frame.variables.get(v), Array)}
+        self.carry([*node.body, *node.orelse])
         written = program.aliases.written_out(test)
         affine = program.geometry.here().affine.is_condition(placed(written, node))
         scope, aliases, place = program.scope, program.aliases, program.place
@@ -730,6 +776,8 @@ class Statements:
         for parameter, value in given.items():
             if isinstance(value, Scalar) and not isinstance(value.node, ast.Constant):
                 value = self._argument(inner, parameter, value)
+            elif isinstance(value, Array) and value.storage is None and _count(tree, parameter) > 1:
+                value = self.program.kept(value, parameter) if value.mask is None else value
             inner.variables[parameter] = value
         body = [ast.copy_location(ast.Return(tree.body), node)] if isinstance(tree, ast.Lambda) else tree.body
         self.frames.append(inner)
@@ -745,6 +793,9 @@ class Statements:
 
     def _argument(self, inner: Frame, parameter: str, value: Scalar) -> Scalar:
         """A number as an argument: by its name or its affine value, else kept in a variable."""
+        names = self.program.names
+        if isinstance(value.node, ast.Name) and value.node.id in set(names.tensors) - names.locals:
+            return value
         written = self.program.aliases.written_out(value.node)
         if self.program.geometry.is_affine(written):
             return Scalar(written, value.dtype)
@@ -799,6 +850,26 @@ def _elements(storage: str) -> Any:
     return lambda index: element(storage, index)
 
 
+def _rebound(body: Sequence[ast.stmt]) -> tuple[str, ...]:
+    """The names that statements give another array: x += e changes the one that x has."""
+    updated = {id(n.target) for part in body for n in ast.walk(part) if isinstance(n, ast.AugAssign)}
+    return tuple(
+        dict.fromkeys(
+            n.id
+            for part in body
+            for n in ast.walk(part)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and id(n) not in updated
+        )
+    )
+
+
+def _names_of(value: Array) -> set[str]:
+    """The variables in an array's shape and elements."""
+    index = tuple(number(0) for _ in value.shape)
+    parts = (*value.shape, value.element(index), *([] if value.mask is None else [value.mask.element(index)]))
+    return {part.id for one in parts for part in ast.walk(one) if isinstance(part, ast.Name)}
+
+
 def _assigned(node: ast.stmt, target: ast.expr, value: ast.expr) -> ast.stmt:
     """`target = value`: the statement itself if these are what it has."""
     if isinstance(node, ast.Assign) and node.targets == [target] and node.value is value:
@@ -825,6 +896,10 @@ def _loaded(target: ast.expr) -> ast.expr:
 
 def _base(target: ast.expr) -> ast.expr:
     return target.value if isinstance(target, ast.Subscript) else target
+
+
+def _count(tree: ast.AST, variable: str) -> int:
+    return sum(isinstance(part, ast.Name) and part.id == variable for part in ast.walk(tree))
 
 
 def _returns(node: ast.stmt) -> bool:

@@ -47,6 +47,10 @@ def linear(node: ast.expr) -> dict[str, int] | None:
             if not set(a) - {""}:
                 return _scaled(b, a.get("", 0))
             return _scaled(a, b.get("", 0)) if not set(b) - {""} else None
+        case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
+            a, b = linear(left), linear(right)
+            if a is not None and b is not None and not {*a, *b} - {""} and b[""]:
+                return {"": a[""] // b[""]}
     return None
 
 
