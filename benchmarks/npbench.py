@@ -74,7 +74,9 @@ def programs(checkout: Path) -> list[Program]:
             module = importlib.import_module(f"{package}.{info['module_name']}")
         except ModuleNotFoundError:  # spmv's arrays are made by SciPy
             module = None
-        function = getattr(importlib.import_module(f"{package}.{info['module_name']}_numpy"), info["func_name"])
+        function = getattr(
+            importlib.import_module(f"{package}.{info['module_name']}_numpy"), info["func_name"]
+        )
         initialize = None
         if info.get("init") and module is not None:
             initialize = getattr(module, info["init"]["func_name"])
@@ -100,7 +102,11 @@ def types(program: Program) -> dict[str, str]:
     parameters = list(inspect.signature(program.function).parameters)
     fixed = CONSTANT.get(program.name, ())
     names = dict(zip(arguments, parameters, strict=False))  # NPBench gives arguments by position
-    symbols = {value: name for name, value in reversed(sizes.items()) if isinstance(value, int) and value > 3 and name not in fixed}
+    symbols = {
+        value: name
+        for name, value in reversed(sizes.items())
+        if isinstance(value, int) and value > 3 and name not in fixed
+    }
     found = {}
     taken = program.function.__code__.co_varnames
     for name, value in arguments.items():
@@ -154,7 +160,9 @@ def checked(program: Program, step: str, preset: str) -> str:
     except pf.PolyfuseError as error:
         return f"failed   {type(error).__name__}: {_first_line(error)}"
     wanted = list(results) if isinstance(results, tuple) else [] if results is None else [results]
-    worst = max((_distance(a, b) for a, b in zip([*own, *given], [*expected, *wanted], strict=True)), default=0.0)
+    worst = max(
+        (_distance(a, b) for a, b in zip([*own, *given], [*expected, *wanted], strict=True)), default=0.0
+    )
     verdict = "right" if worst < 1e-6 or (worst < 1e-3 and _is_single(arguments)) else f"WRONG {worst:.1e}"
     return f"{verdict:8} read {read:.1f} s" + (f", compiled {compiled:.1f} s" if step == "compile" else "")
 

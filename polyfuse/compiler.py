@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
 from numbers import Real
-from types import UnionType
-from typing import Literal
+from types import FunctionType, UnionType
+from typing import Any, Literal
 
 from polyfuse.analysis.once import once
 from polyfuse.analysis.validation import OPERATIONS, Spans, validate
@@ -27,6 +27,8 @@ from polyfuse.errors import (
     TargetUnavailable,
 )
 from polyfuse.errors.proving import proving
+from polyfuse.frontend.python.function import PythonNest
+from polyfuse.frontend.python.function import nest as read
 from polyfuse.ir.empty import drop_empty
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest import Nest
@@ -45,7 +47,7 @@ from polyfuse.strategy import Plan, as_written, plan_for, planned_costs, schedul
 from polyfuse.strategy.candidates import Answer, Choose, Picked, cheapest
 from polyfuse.strategy.match.gemm import products_of
 from polyfuse.strategy.pipeline import wishes_of
-from polyfuse.strategy.remarks import Reason, Remark, refused
+from polyfuse.strategy.remarks import Reason, Remark, applied, refused
 from polyfuse.strategy.rewrites.fast_matmul import Fast, Wanted, with_fast_products
 from polyfuse.strategy.rewrites.fold_scales import with_scales_folded
 from polyfuse.strategy.rewrites.widen_halves import with_wide_factors
@@ -60,8 +62,9 @@ STAGES = ("schedule", "validation", "source")
 
 @proving("compile")
 def compile(
-    nest: Nest,
+    nest: Nest | Callable[..., Any],
     *,
+    example: Sequence[Any] | Mapping[str, Any] | None = None,
     target: Literal["auto", "cpu", "cuda"] = "auto",
     schedule: Schedule | None = None,
     sizes: Mapping[str, int] | None = None,
@@ -83,7 +86,8 @@ def compile(
     The result is kept in a cache on disk; the same compile in another process loads it from there.
 
     Args:
-        nest: The program: from `pf.lower`, `@pf.nest`, `pf.einsum` or `NestBuilder`.
+        nest: The program: from `pf.lower`, `@pf.nest`, `pf.einsum` or `NestBuilder`; with `example`, a Python function.
+        example: Arguments of a call of the function, from which types and symbolic sizes are taken.
         target: "cpu", "cuda", or "auto": "cuda" if a GPU can be used, else "cpu".
         schedule: A schedule made by hand. Without one, temporaries are expanded (polyfuse.rewrite) and the strategy
             chooses by the machine's cost model.
@@ -123,6 +127,10 @@ def compile(
         ValidationFailure: if the compiled schedule is wrong: a compiler bug.
         BudgetExceeded: if a schedule by hand is too expensive to prove.
     """
+    if example is not None:
+        if not isinstance(nest, FunctionType):
+            raise BadArgument("compile: example= is for a Python function, and a nest has its types already")
+        nest = read(nest, example=example)
     nest = nest_given("compile", nest)
     _check_type("schedule", schedule, Schedule, "a pf.Schedule")
     _check_type("sizes", sizes, Mapping, "numbers by name, such as {'N': 64}")
@@ -190,6 +198,7 @@ def decided(
                 f"the schedule is of nest {schedule.source.name!r}, not of the given nest {nest.name!r}"
             )
         return _finished(schedule, None, goal, place, model, start, OPERATIONS)
+    notes = [applied("array expressions", (), note) for note in nest.notes] if isinstance(nest, PythonNest) else []
     with proving("the expansion of temporaries"):
         nest, expansions = _expanded(nest)
     with proving("rewrites of products"):
@@ -197,12 +206,12 @@ def decided(
     able = _one_block_at_a_time(model) if place == "simulator" else model
     choose = Choose(Picked(picks)) if picks else cheapest
     plan = plan_for(fast.nest, able, fuse=fuse, choose=choose, force=force)
-    plan = replace(plan, remarks=(*fast.remarks, *plan.remarks, *_unused(plan.schedule, model)))
+    plan = replace(plan, remarks=(*notes, *fast.remarks, *plan.remarks, *_unused(plan.schedule, model)))
     try:
         done = _finished(plan.schedule, plan, goal, place, model, start, OPERATIONS)
     except BudgetExceeded as error:
         kept = as_written(fast.nest, model, str(error))
-        kept = replace(kept, remarks=(*fast.remarks, *kept.remarks, *_in_float32(kept.schedule, model)))
+        kept = replace(kept, remarks=(*notes, *fast.remarks, *kept.remarks, *_in_float32(kept.schedule, model)))
         done = _finished(kept.schedule, kept, goal, place, model, start, 0)
     return replace(done, expansions=expansions)
 

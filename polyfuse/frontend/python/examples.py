@@ -26,11 +26,17 @@ from polyfuse.ir.tensor import ITEMSIZE
 
 def annotations_of(function: FunctionType, example: Sequence[Any] | Mapping[str, Any]) -> dict[str, str]:
     """The annotation of each parameter for which there is an example. BadArgument for a type that nests do not have."""
-    given = dict(example) if isinstance(example, Mapping) else dict(zip(_parameters(function), example, strict=False))
+    given = (
+        dict(example)
+        if isinstance(example, Mapping)
+        else dict(zip(_parameters(function), example, strict=False))
+    )
     if not isinstance(example, Mapping) and len(example) > len(given):
         raise BadArgument(f"example has {len(example)} values, {function.__name__} {len(given)} parameters")
     integers = {
-        value: name for name, value in reversed(given.items()) if _is_integer(value) and value > 1 and name.isascii()
+        value: name
+        for name, value in reversed(given.items())
+        if _is_integer(value) and value > 1 and name.isascii()
     }
     notes = {dtype: note for note, dtype in DTYPES.items()}
     found = {}
@@ -60,7 +66,13 @@ def annotated(source: Source, annotations: Mapping[str, str]) -> Source:
     fields = {name: getattr(source.tree, name) for name in source.tree._fields}
     given = source.tree.args
     args = ast.arguments(
-        given.posonlyargs, made, given.vararg, given.kwonlyargs, given.kw_defaults, given.kwarg, given.defaults
+        given.posonlyargs,
+        made,
+        given.vararg,
+        given.kwonlyargs,
+        given.kw_defaults,
+        given.kwarg,
+        given.defaults,
     )
     tree = ast.copy_location(ast.FunctionDef(**{**fields, "args": args}), source.tree)
     return replace(source, tree=tree)

@@ -54,9 +54,13 @@ ALLOWED = "for … in range(…), if, assignments, assert on sizes at the top, r
 
 @dataclass(frozen=True)
 class PythonNest(Nest):
-    """A nest read from a Python function, which stays callable as `python` and then infers the sizes."""
+    """A nest read from a Python function, which stays callable as `python` and then infers the sizes.
+
+    `notes` say which assignments of arrays go through a temporary, and why.
+    """
 
     python: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __copy__(self) -> PythonNest:
         """Itself: nothing in it changes."""
@@ -322,7 +326,7 @@ class _Reader:
         tensors = self.tensors(found)
         context = with_bounds(self.context, found, {t.name: t for t in tensors})
         name, python = self.function.__name__, reference(self.names)
-        made = PythonNest(tensors, found, order, context, {}, name, self.defaults, python)
+        made = PythonNest(tensors, found, order, context, {}, name, self.defaults, python, self.lowered.notes)
         made.check()  # results are temporaries until here: what is returned has been written
         own = {t.name: t for t in tensors if t.name in self.results}
         rest = tuple(t for t in tensors if t.name not in own)

@@ -30,7 +30,7 @@ from polyfuse.frontend.python.numpy.values import (
     common_type,
     weak_type,
 )
-from polyfuse.frontend.python.scope_names import MISSING, FUNCTIONS
+from polyfuse.frontend.python.scope_names import FUNCTIONS, MISSING
 from polyfuse.ir.number_types import no_integer
 
 Call = Callable[["Expressions", ast.Call, list[Value], dict[str, Value], Array | None], Value]
@@ -96,16 +96,24 @@ class Expressions:
                 return self.choice(node)
             case ast.Call():
                 return self.call(node, into, hint)
+            case ast.Lambda():
+                return Static(LocalFunction(node, self.frame))
         return Scalar(node, "fraction")
 
     def name(self, node: ast.Name) -> Value:
         """A variable, or what the name is outside of the function."""
         found = self.frame.found(node.id)
         if found is not None:
-            return Scalar(node, found.dtype) if isinstance(found, Scalar) and _is(found.node, node.id) else found
+            return (
+                Scalar(node, found.dtype) if isinstance(found, Scalar) and _is(found.node, node.id) else found
+            )
         if node.id in self.frame.over:
             index = self.frame.over[node.id]
-            self.refuse(node, f"{node.id} is a view or an array of one iteration of the loop over {index}, which is over", ALLOWED)
+            self.refuse(
+                node,
+                f"{node.id} is a view or an array of one iteration of the loop over {index}, which is over",
+                ALLOWED,
+            )
         return self.outer(node, self.frame.outside(node.id))
 
     def outer(self, node: ast.expr, outside: object) -> Value:
@@ -115,7 +123,11 @@ class Expressions:
             assert isinstance(outside, int | float | np.generic), "weak_type knows numbers"
             literal = outside.item() if isinstance(outside, np.generic) else outside
             return Scalar(node if self.frame.is_first else ast.copy_location(number(literal), node), dtype)
-        if isinstance(outside, np.ndarray) and outside.ndim and weak_type(outside.flat[0] if outside.size else 0):
+        if (
+            isinstance(outside, np.ndarray)
+            and outside.ndim
+            and weak_type(outside.flat[0] if outside.size else 0)
+        ):
             return self.constant_array(node, outside)
         if outside is MISSING:
             return Scalar(node, "fraction")
@@ -127,9 +139,13 @@ class Expressions:
         if known is not None:
             return known
         if outside.size > LARGEST_CONSTANT:
-            self.refuse(node, f"{ast.unparse(node)} is an array of {outside.size} elements from outside", "parameters")
+            self.refuse(
+                node, f"{ast.unparse(node)} is an array of {outside.size} elements from outside", "parameters"
+            )
         program = self.program
-        made = program.array([number(n) for n in outside.shape], outside.dtype.name, ast.unparse(node).split(".")[-1])
+        made = program.array(
+            [number(n) for n in outside.shape], outside.dtype.name, ast.unparse(node).split(".")[-1]
+        )
         for index in np.ndindex(*outside.shape):
             target = made.element(tuple(number(i) for i in index))
             assert isinstance(target, ast.Subscript), "an array has dimensions"
@@ -158,14 +174,20 @@ class Expressions:
                     return self.placed_scalar(number(inner.rank), node)
                 case "dtype":
                     return Static(np.dtype(inner.dtype))
-            self.refuse(node, f"{ast.unparse(node)} of an array", ".T .shape .size .ndim .dtype and NumPy's methods")
+            self.refuse(
+                node, f"{ast.unparse(node)} of an array", ".T .shape .size .ndim .dtype and NumPy's methods"
+            )
         if isinstance(inner, Static):
             found = getattr(inner.value, node.attr, MISSING)
             if isinstance(inner.value, ModuleType):
                 return self.outer(node, found)
             if found is not MISSING:
                 return Static(found)
-        if isinstance(inner, Scalar) and node.attr == "dtype" and inner.dtype in ("float32", "float64", "int32", "int64"):
+        if (
+            isinstance(inner, Scalar)
+            and node.attr == "dtype"
+            and inner.dtype in ("float32", "float64", "int32", "int64")
+        ):
             return Static(np.dtype(inner.dtype))
         return Scalar(node, "fraction")
 
@@ -180,7 +202,9 @@ class Expressions:
             position = self.value(node.slice)
             at = constant(position.node) if isinstance(position, Scalar) else None
             if at is None or not -len(base) <= at < len(base):
-                self.refuse(node, f"{ast.unparse(node)} is not an element that is known here", "a constant subscript")
+                self.refuse(
+                    node, f"{ast.unparse(node)} is not an element that is known here", "a constant subscript"
+                )
             found: Value = base[at]
             return found
         if not isinstance(base, Array):
@@ -194,12 +218,15 @@ class Expressions:
             only = self.value(parts[0])
             if isinstance(only, Array) and only.dtype == BOOL:
                 if only.rank != base.rank:
-                    self.refuse(node, f"{ast.unparse(node)}: a mask of another rank", "a mask of the array's shape")
+                    self.refuse(
+                        node, f"{ast.unparse(node)}: a mask of another rank", "a mask of the array's shape"
+                    )
                 return replace(base, mask=self.program.broadcast(only, base.shape))
         count = sum(not (_is_ellipsis(part) or self.is_none(part)) for part in parts)
         if count > base.rank:
             self.refuse(
-                node, f"{ast.unparse(node)} has {count} subscripts, {ast.unparse(node.value)} has rank {base.rank}",
+                node,
+                f"{ast.unparse(node)} has {count} subscripts, {ast.unparse(node.value)} has rank {base.rank}",
                 "one subscript a dimension",
             )
         read: list[Part] = []
@@ -243,9 +270,14 @@ class Expressions:
             if node.step is not None:
                 found = constant(self.program.aliases.written_out(self.integer(node.step)))
                 if not found:
-                    self.refuse(node.step, f"the step {ast.unparse(node.step)}", "an integer constant other than 0")
+                    self.refuse(
+                        node.step, f"the step {ast.unparse(node.step)}", "an integer constant other than 0"
+                    )
                 step = found
-            bounds = [None if bound is None or self.is_none(bound) else self.integer(bound) for bound in (node.lower, node.upper)]
+            bounds = [
+                None if bound is None or self.is_none(bound) else self.integer(bound)
+                for bound in (node.lower, node.upper)
+            ]
             return Cut(bounds[0], bounds[1], step)
         value = self.value(node)
         if isinstance(value, Static) and value.value is None:
@@ -277,7 +309,9 @@ class Expressions:
         except NotAffine as error:
             chain = self.frame.chain()
             raise (
-                NotAffine(f"{error.why} ({chain})", error.file, error.line, error.column, error.text, error.allowed)
+                NotAffine(
+                    f"{error.why} ({chain})", error.file, error.line, error.column, error.text, error.allowed
+                )
                 if chain
                 else error
             ) from None
@@ -287,7 +321,9 @@ class Expressions:
         """An integer in a bound or a shape, as it is written."""
         value = self.value(node)
         if not isinstance(value, Scalar):
-            self.refuse(node, f"{ast.unparse(node)} where an integer is expected", "integers, sizes and indices")
+            self.refuse(
+                node, f"{ast.unparse(node)} where an integer is expected", "integers, sizes and indices"
+            )
         return value.node
 
     def array(self, node: ast.expr) -> Value:
@@ -326,7 +362,9 @@ class Expressions:
         values = [self.value(node) for node in nodes]
         if any(isinstance(value, Static) for value in values):
             return None
-        if any(isinstance(value, tuple) for value in values) and not any(isinstance(v, Array) for v in values):
+        if any(isinstance(value, tuple) for value in values) and not any(
+            isinstance(v, Array) for v in values
+        ):
             return None
         return [self.number_or_array(node, value) for node, value in zip(nodes, values, strict=True)]
 
@@ -347,7 +385,9 @@ class Expressions:
                 self.refuse(node, f"{ast.unparse(node)} of an array", "~ of a condition")
             return self.program.elementwise(lambda a: ast.UnaryOp(ast.Not(), a), BOOL, values)
         dtype = value.dtype
-        return self.program.elementwise(lambda a: ast.UnaryOp(node.op, as_number(a, dtype)), common_type([dtype]), values)
+        return self.program.elementwise(
+            lambda a: ast.UnaryOp(node.op, as_number(a, dtype)), common_type([dtype]), values
+        )
 
     def binary(self, node: ast.BinOp) -> Value:
         """x op y."""
@@ -368,12 +408,16 @@ class Expressions:
             return self.program.elementwise(lambda a, b: ast.BoolOp(join, [a, b]), BOOL, values)
         dtype = common_type(types, divides=isinstance(op, ast.Div))
         if all(isinstance(value, Scalar) for value in values):
-            left, right = (value.node for value in values if isinstance(value, Scalar))
+            left, right = (
+                as_number(value.node, value.dtype) for value in values if isinstance(value, Scalar)
+            )
             if isinstance(node, ast.BinOp):
                 return Scalar(_rebuilt(node, left=left, right=right), dtype)
             return Scalar(ast.copy_location(ast.BinOp(left, op, right), node), dtype)
         if not isinstance(op, ast.Add | ast.Sub | ast.Mult | ast.Div | ast.Pow):
-            self.refuse(node, f"{ast.unparse(node)}: this operator on arrays", "+ - * / ** @, & | ~ on conditions")
+            self.refuse(
+                node, f"{ast.unparse(node)}: this operator on arrays", "+ - * / ** @, & | ~ on conditions"
+            )
         if types == [BOOL, BOOL] and not isinstance(op, ast.Mult):
             self.refuse(node, f"{ast.unparse(node)}: this operator on conditions", "& | ~ ^")
 
@@ -431,10 +475,14 @@ class Expressions:
                     return Static(not is_and)
             if not rest:
                 return Static(is_and)
-            return self.value(rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(node.op, rest), node))
+            return self.value(
+                rest[0] if len(rest) == 1 else ast.copy_location(ast.BoolOp(node.op, rest), node)
+            )
         if not all(isinstance(value, Scalar) for value in values):
             self.refuse(node, f"{ast.unparse(node)}: the truth of an array", "np.logical_and, & and |")
-        return Scalar(_rebuilt(node, values=[value.node for value in values if isinstance(value, Scalar)]), BOOL)
+        return Scalar(
+            _rebuilt(node, values=[value.node for value in values if isinstance(value, Scalar)]), BOOL
+        )
 
     def test(self, node: ast.expr) -> ast.expr | bool:
         """A condition of numbers; its truth if that is known when the function is read."""
@@ -442,7 +490,9 @@ class Expressions:
         if isinstance(value, Static):
             return bool(value.value)
         if not isinstance(value, Scalar):
-            self.refuse(node, f"{ast.unparse(node)}: the truth of an array", "np.where, or a condition of one element")
+            self.refuse(
+                node, f"{ast.unparse(node)}: the truth of an array", "np.where, or a condition of one element"
+            )
         return value.node
 
     def choice(self, node: ast.IfExp) -> Value:
@@ -457,9 +507,7 @@ class Expressions:
         if all(isinstance(value, Scalar) for value in values):
             body, orelse = (value.node for value in values if isinstance(value, Scalar))
             return Scalar(_rebuilt(node, test=test, body=body, orelse=orelse), dtype)
-        return self.program.elementwise(
-            lambda a, b: ast.IfExp(test, a, b), dtype, values
-        )
+        return self.program.elementwise(lambda a, b: ast.IfExp(test, a, b), dtype, values)
 
     # calls
 
@@ -479,7 +527,9 @@ class Expressions:
             function = called.value if isinstance(called, Static) else None
             function = getattr(function, "py_func", function)
         scalar_name = next((n for n, known in FUNCTIONS if any(function is one for one in known)), None)
-        if any(isinstance(arg, ast.Starred) for arg in node.args) or any(k.arg is None for k in node.keywords):
+        if any(isinstance(arg, ast.Starred) for arg in node.args) or any(
+            k.arg is None for k in node.keywords
+        ):
             self.refuse(node, f"{ast.unparse(node)}: starred arguments", "plain arguments")
         if function is None:
             return Scalar(node, "fraction")
@@ -511,7 +561,9 @@ class Expressions:
         else:
             dtype = no_integer(common_type(types)) if types else "fraction"  # type: ignore[arg-type]
         nodes = [arg.node for arg in args]
-        function = node.func if self.frame.is_first or called not in _CALLED else self.program.function(called)
+        function = (
+            node.func if self.frame.is_first or called not in _CALLED else self.program.function(called)
+        )
         if called in ("pow", "where", "erf") and not self.frame.is_first:
             if called == "erf":
                 return Scalar(node, dtype)
@@ -534,6 +586,7 @@ def _copy(node: ast.expr) -> ast.expr:
 
 def _rebuilt(node: Any, **parts: Any) -> Any:
     """The node itself if its parts are those it has, else a new one of these parts at its place."""
+
     def same(new: Any, old: Any) -> bool:
         if isinstance(new, list):
             return len(new) == len(old) and all(a is b for a, b in zip(new, old, strict=True))
@@ -551,5 +604,3 @@ def _is(node: ast.expr, variable: str) -> bool:
 
 def _is_ellipsis(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is ...
-
-

@@ -84,7 +84,9 @@ class Arguments:
         if name not in self.given and default is not None:
             return default
         value = self.given.get(name)
-        found = constant(self.e.program.aliases.written_out(value.node)) if isinstance(value, Scalar) else None
+        found = (
+            constant(self.e.program.aliases.written_out(value.node)) if isinstance(value, Scalar) else None
+        )
         return found if found is not None else self.refuse(f"{name} is not a constant integer")
 
     def truth(self, name: str) -> bool:
@@ -136,7 +138,9 @@ class Arguments:
         except TypeError:
             found = ""
         if found != BOOL and found not in ITEMSIZE:
-            self.e.refuse(self.node, f"the element type {found or 'of ' + ast.unparse(self.node)}", ALLOWED_TYPES)
+            self.e.refuse(
+                self.node, f"the element type {found or 'of ' + ast.unparse(self.node)}", ALLOWED_TYPES
+            )
         return found
 
 
@@ -161,7 +165,9 @@ def _define(call: Call, *functions: object) -> None:
 def _for(names: str, *functions: object) -> Callable[[Callable[[Expressions, Arguments], Value]], Any]:
     """Register a function of an evaluator and its named arguments."""
 
-    def register(function: Callable[[Expressions, Arguments], Value]) -> Callable[[Expressions, Arguments], Value]:
+    def register(
+        function: Callable[[Expressions, Arguments], Value],
+    ) -> Callable[[Expressions, Arguments], Value]:
         def call(
             e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
         ) -> Value:
@@ -469,7 +475,9 @@ def _missing(a: Arguments, own: Shape, others: Sequence[ast.expr]) -> ast.expr:
     value = constant(size)
     if factor == 1:
         return size
-    return number(value // factor) if value is not None and value % factor == 0 else a.refuse("the extent of -1")
+    return (
+        number(value // factor) if value is not None and value % factor == 0 else a.refuse("the extent of -1")
+    )
 
 
 def _in_shape(a: Arguments, array: Array, shape: Shape, e: Expressions) -> Array:
@@ -481,7 +489,9 @@ def _in_shape(a: Arguments, array: Array, shape: Shape, e: Expressions) -> Array
         for olds, news in groups:
             position: ast.expr = number(0)
             for new in news:
-                position = plus(times(position, shape[new]) if constant(position) != 0 else number(0), given[new])
+                position = plus(
+                    times(position, shape[new]) if constant(position) != 0 else number(0), given[new]
+                )
             step = 1
             for old in reversed(olds):
                 extent = constant(array.shape[old])
@@ -531,8 +541,12 @@ def _groups(a: Arguments, old: Shape, new: Shape) -> list[tuple[list[int], list[
             if (i, j) == before and a.e.program.equal(left, right):
                 break
             if (i, j) == before:
-                a.refuse(f"the shape {shape_text(old)} is not known to hold as many elements as {shape_text(new)}")
-        mixed = [extent for axes, shape in ((olds, old), (news, new)) for extent in (shape[x] for x in axes[1:])]
+                a.refuse(
+                    f"the shape {shape_text(old)} is not known to hold as many elements as {shape_text(new)}"
+                )
+        mixed = [
+            extent for axes, shape in ((olds, old), (news, new)) for extent in (shape[x] for x in axes[1:])
+        ]
         if any(constant(extent) is None for extent in mixed) and (len(olds) > 1 or len(news) > 1):
             a.refuse(
                 f"from {shape_text(old)} to {shape_text(new)} a subscript is a product of sizes, which is not affine"
@@ -544,7 +558,11 @@ def _groups(a: Arguments, old: Shape, new: Shape) -> list[tuple[list[int], list[
 @_for("a", np.copy, np.ndarray.copy)
 def _copied(e: Expressions, a: Arguments) -> Value:
     array = a.either("a")
-    return Array(array.shape, array.dtype, array.element, None, array.mask) if isinstance(array, Array) else array
+    return (
+        Array(array.shape, array.dtype, array.element, None, array.mask)
+        if isinstance(array, Array)
+        else array
+    )
 
 
 @_for("a dtype copy", np.asarray, np.array, np.ascontiguousarray, np.ndarray.astype)
@@ -591,7 +609,9 @@ def _diagonal(e: Expressions, a: Arguments) -> Value:
         if not e.program.geometry.same(rows, columns):
             a.refuse("a matrix that is not known to be square")
         length = minus(rows, number(abs(k)))
-        return reshaped(array, (length,), lambda i: (plus(i[0], number(max(-k, 0))), plus(i[0], number(max(k, 0)))))
+        return reshaped(
+            array, (length,), lambda i: (plus(i[0], number(max(-k, 0))), plus(i[0], number(max(k, 0))))
+        )
     size = plus(array.shape[0], number(abs(k)))
 
     def at(index: Index) -> ast.expr:
@@ -657,7 +677,9 @@ def _joined(e: Expressions, a: Arguments, arrays: list[Array], axis: int) -> Arr
     for other in rest:
         for position, (x, y) in enumerate(zip(first.shape, other.shape, strict=True)):
             if position != axis and not e.program.geometry.same(x, y):
-                a.refuse(f"the shapes {shape_text(first.shape)} and {shape_text(other.shape)} are not known to fit")
+                a.refuse(
+                    f"the shapes {shape_text(first.shape)} and {shape_text(other.shape)} are not known to fit"
+                )
     ends, end = [], number(0)
     for array in arrays:
         end = plus(end, array.shape[axis])
@@ -720,7 +742,8 @@ def _pad(e: Expressions, a: Arguments) -> Value:
     fill = a.either("constant_values") if a.has("constant_values") else Scalar(number(0), "integer")
     widths = _widths(a, array.rank)
     extents = [
-        plus(extent, number(before + after)) for extent, (before, after) in zip(array.shape, widths, strict=True)
+        plus(extent, number(before + after))
+        for extent, (before, after) in zip(array.shape, widths, strict=True)
     ]
 
     def at(index: Index) -> ast.expr:
@@ -904,7 +927,9 @@ def _truth(how: Reduction) -> Call:
         e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
     ) -> Value:
         value = e.number_or_array(node, args[0])
-        tested = e.program.elementwise(lambda x: ast.IfExp(as_test(x, value.dtype), number(1), number(0)), "int64", [value])
+        tested = e.program.elementwise(
+            lambda x: ast.IfExp(as_test(x, value.dtype), number(1), number(0)), "int64", [value]
+        )
         made = plain(e, node, [tested, *args[1:]], named, None)
         assert isinstance(made, Array | Scalar), "a reduction gives numbers"
         return e.program.elementwise(lambda x: as_test(x, "int64"), BOOL, [made])
@@ -1043,7 +1068,9 @@ def _operand(e: Expressions, array: Array, reused: bool) -> Array:
 _define(_matmul, np.matmul)
 
 
-def _dot(e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None) -> Value:
+def _dot(
+    e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+) -> Value:
     a = Arguments(e, node, "a b", args, named)
     if any(isinstance(v, Array) and v.rank > 2 for v in (a.either("a"), a.either("b"))):
         a.refuse("more than two dimensions")
@@ -1053,7 +1080,9 @@ def _dot(e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Val
 _define(_dot, np.dot, np.ndarray.dot)
 
 
-def _inner(e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None) -> Value:
+def _inner(
+    e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+) -> Value:
     a = Arguments(e, node, "a b", args, named)
     if a.array("a").rank != 1 or a.array("b").rank != 1:
         a.refuse("other operands than vectors")
@@ -1076,7 +1105,9 @@ def _einsum(
     if not arrow:
         letters = left.replace(",", "")
         result = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
-    fits = len(operands) == len(arrays) and all(len(o) == x.rank for o, x in zip(operands, arrays, strict=False))
+    fits = len(operands) == len(arrays) and all(
+        len(o) == x.rank for o, x in zip(operands, arrays, strict=False)
+    )
     if not fits:
         e.refuse(node, f"{ast.unparse(node)}: the subscripts do not fit the arrays", "one letter a dimension")
     extents: dict[str, ast.expr] = {}

@@ -1,8 +1,8 @@
 """Questions about extents and subscripts that isl decides, at one place in a function.
 
-    same(N - 1, M)          is it so for all sizes that are allowed?
-    is_negative(i - N)      is it so for all iterations of the loops around?
-    order_of(…)             in which direction may the elements of an assignment be stored?
+same(N - 1, M)          is it so for all sizes that are allowed?
+is_negative(i - N)      is it so for all iterations of the loops around?
+order_of(…)             in which direction may the elements of an assignment be stored?
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ class Geometry:
         inside = place(self.names, scope, None)
         try:
             write = date_map(inside.affine.domain, [inside.affine.value(part) for part in target])
-            read = [date_map(inside.affine.domain, [inside.affine.value(p) for p in parts]) for parts in reads]
+            read = [
+                date_map(inside.affine.domain, [inside.affine.value(p) for p in parts]) for parts in reads
+            ]
         except NotAffine:
             return None
         domain = inside.domain.intersect_params(self.context)
@@ -145,5 +147,3 @@ def _before(domain: isl.Set, outer: int, backwards: tuple[bool, ...]) -> isl.Map
     date = date_map(isl.Set.universe(space), dates)
     earlier = isl.Map.lex_lt(date.get_space().range())
     return date.apply_range(earlier).apply_range(date.reverse())
-
-

@@ -1,8 +1,8 @@
 """Rewrite a function on arrays as one on elements, which `@pf.nest` reads; without arrays it stays as it is.
 
-    def f(x: "f64[N]", y: "f64[N]"):        ->   def f(x, y):
-        y[1:-1] = 0.5 * (x[:-2] + x[2:])             for i0 in range(N - 2):
-                                                         y[i0 + 1] = 0.5 * (x[i0] + x[i0 + 2])
+def f(x: "f64[N]", y: "f64[N]"):        ->   def f(x, y):
+    y[1:-1] = 0.5 * (x[:-2] + x[2:])             for i0 in range(N - 2):
+                                                     y[i0 + 1] = 0.5 * (x[i0] + x[i0 + 2])
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The loops that array expressions become: stores, temporaries and reductions, written as Python statements.
 
-    y[1:-1] = x[1:-1] + 1     ->   for i0 in range(N - 2): y[i0 + 1] = x[i0 + 1] + 1
-    y[1:] = y[:-1]            ->   the same loop backwards: nothing is stored before it is read
-    y[1:-1] = y[:-2] + y[2:]  ->   through a temporary: no order of the loop reads all before it stores
-    s = np.sum(A, axis=1)     ->   for i0 …: s[i0] = 0.0; for r0 …: s[i0] += A[i0, r0]
+y[1:-1] = x[1:-1] + 1     ->   for i0 in range(N - 2): y[i0 + 1] = x[i0 + 1] + 1
+y[1:] = y[:-1]            ->   the same loop backwards: nothing is stored before it is read
+y[1:-1] = y[:-2] + y[2:]  ->   through a temporary: no order of the loop reads all before it stores
+s = np.sum(A, axis=1)     ->   for i0 …: s[i0] = 0.0; for r0 …: s[i0] += A[i0, r0]
 """
 
 from __future__ import annotations
@@ -165,7 +165,11 @@ class Program:
     def named(self, stem: str) -> str:
         """A name for what is made now: that of the variable it is assigned to, if nothing else has that yet."""
         wanted, self.hint = self.hint, None
-        if wanted is not None and wanted not in self.storages | self.parameters and wanted not in self.names.sizes:
+        if (
+            wanted is not None
+            and wanted not in self.storages | self.parameters
+            and wanted not in self.names.sizes
+        ):
             self.taken.add(wanted)
             return wanted
         return self.fresh(wanted or stem)
@@ -200,7 +204,9 @@ class Program:
     def kept(self, value: Array, stem: str) -> Array:
         """An array with the values of an expression now, in memory of its own."""
         if value.mask is not None:
-            self.refuse("how many elements a mask selects is not known", "the mask as a condition: np.where(m, a, b)")
+            self.refuse(
+                "how many elements a mask selects is not known", "the mask as a condition: np.where(m, a, b)"
+            )
         made = self.array(value.shape, value.dtype, stem)
         self.store(made, value)
         if value.dtype != BOOL:
@@ -249,7 +255,9 @@ class Program:
         line = self.names.source.first + getattr(self.place, "lineno", 1) - 1
         if isinstance(value, Scalar):
             kept: Array | Scalar = self.variable(value, "value")
-            self.notes.append(f"line {line}: {text}: the value is read once, before {target.storage} is changed")
+            self.notes.append(
+                f"line {line}: {text}: the value is read once, before {target.storage} is changed"
+            )
         else:
             kept = self.kept(replace(made, mask=None), "copy")
             self.notes.append(
@@ -261,7 +269,11 @@ class Program:
     def _reads(self, value: ast.expr, tensor: str | None) -> list[list[ast.expr]]:
         """The subscripts with which an expression reads a tensor."""
         parts = (part for part in ast.walk(value) if isinstance(part, ast.Subscript))
-        found = [_subscripts(part) for part in parts if isinstance(part.value, ast.Name) and part.value.id == tensor]
+        found = [
+            _subscripts(part)
+            for part in parts
+            if isinstance(part.value, ast.Name) and part.value.id == tensor
+        ]
         return [[self.aliases.written_out(part) for part in one] for one in found]
 
     def _loops(self, stem: str, shape: Sequence[ast.expr]) -> tuple[list[tuple[str, ast.expr]], Index]:
@@ -309,7 +321,9 @@ class Program:
         for own, wanted in zip(kept.shape, shape[missing:], strict=True):
             repeats.append(constant(own) == 1 and constant(wanted) != 1)
             if not repeats[-1] and not self.geometry.same(own, wanted):
-                self.refuse(_unlike(value.shape, shape), "arrays that broadcast: equal extents, or 1; assert N == M")
+                self.refuse(
+                    _unlike(value.shape, shape), "arrays that broadcast: equal extents, or 1; assert N == M"
+                )
         return reshaped(
             kept,
             shape,
@@ -332,7 +346,8 @@ class Program:
                 elif constant(own) != 1 and not self.geometry.same(own, known):
                     shapes = [v.shape for v in values if isinstance(v, Array)]
                     self.refuse(
-                        " and ".join(shape_text(one) for one in shapes) + ": these shapes are not known to broadcast",
+                        " and ".join(shape_text(one) for one in shapes)
+                        + ": these shapes are not known to broadcast",
                         "arrays that broadcast: equal extents, or 1; assert N == M says that two sizes are equal",
                     )
         return tuple(shape)
@@ -390,7 +405,9 @@ class Program:
             if value.mask is None:
                 return node
             if how.begin is None:
-                self.refuse("a maximum or minimum of the elements that a mask selects", "np.where(m, a, neutral)")
+                self.refuse(
+                    "a maximum or minimum of the elements that a mask selects", "np.where(m, a, neutral)"
+                )
             return ast.IfExp(as_test(value.mask.element(index), BOOL), node, number(how.begin))
 
         begin = number(how.begin) if how.begin is not None else at([number(0)] * len(axes))

@@ -22,13 +22,13 @@ from typing import Any
 
 from polyfuse.errors import NotAffine
 from polyfuse.frontend.python.aliases import assigned_in
+from polyfuse.frontend.python.conditions import Predicate
 from polyfuse.frontend.python.numpy.expressions import Expressions
 from polyfuse.frontend.python.numpy.frames import Frame, LocalFunction
 from polyfuse.frontend.python.numpy.functions import called
 from polyfuse.frontend.python.numpy.program import Program, shape_text
 from polyfuse.frontend.python.numpy.syntax import constant, element, minus, name, number, placed, plus, stored
 from polyfuse.frontend.python.numpy.values import BOOL, Array, Scalar, Static, Value, as_number, common_type
-from polyfuse.frontend.python.conditions import Predicate
 from polyfuse.frontend.python.scope import Branch, Range
 from polyfuse.frontend.python.source import source_of
 
@@ -128,7 +128,9 @@ class Statements:
             return
         target = node.targets[0]
         into = self._view(target) if len(node.targets) == 1 and isinstance(target, ast.Subscript) else None
-        named = isinstance(target, ast.Name) and target.id not in self.frame.carried and self._is_free(target.id)
+        named = (
+            isinstance(target, ast.Name) and target.id not in self.frame.carried and self._is_free(target.id)
+        )
         self.program.hint = target.id if named and isinstance(target, ast.Name) else None
         value = self.expressions.value(node.value, into)
         self.program.hint = None
@@ -167,7 +169,8 @@ class Statements:
                 return False
         parts = shape.elts if isinstance(shape, ast.Tuple | ast.List) else [shape]
         if not maker.endswith("_like") and any(
-            isinstance(part, ast.Attribute | ast.Starred) or (isinstance(part, ast.Name) and isinstance(self.frame.found(part.id), tuple))
+            isinstance(part, ast.Attribute | ast.Starred)
+            or (isinstance(part, ast.Name) and isinstance(self.frame.found(part.id), tuple))
             for part in parts
         ):
             return False
@@ -182,9 +185,7 @@ class Statements:
         self.program.emit(node)
         if value is not None:
             self.program.storages.add(variable)
-            self.frame.variables[variable] = Array(
-                value.shape, value.dtype, _elements(variable), variable
-            )
+            self.frame.variables[variable] = Array(value.shape, value.dtype, _elements(variable), variable)
         return True
 
     def _of_maker(self, call: ast.Call, maker: str) -> Array | None:
@@ -195,7 +196,11 @@ class Statements:
             value = self.expressions.value(call)
         finally:
             self.program.block, self.program.taken = outside, taken
-        return replace(value, dtype={"integer": "int64", "fraction": "float64"}.get(value.dtype, value.dtype)) if isinstance(value, Array) else None
+        return (
+            replace(value, dtype={"integer": "int64", "fraction": "float64"}.get(value.dtype, value.dtype))
+            if isinstance(value, Array)
+            else None
+        )
 
     def _view(self, target: ast.Subscript) -> Array | None:
         """The view that a subscripted target is; None for one element."""
@@ -206,7 +211,9 @@ class Statements:
         if not isinstance(found, Array):
             return None
         if found.storage is None:
-            self.expressions.refuse(target, f"{ast.unparse(target)} is no array's memory", "a view of an array")
+            self.expressions.refuse(
+                target, f"{ast.unparse(target)} is no array's memory", "a view of an array"
+            )
         return found
 
     def assign_one(self, node: ast.stmt, target: ast.expr, value: Value) -> None:
@@ -224,7 +231,9 @@ class Statements:
                 self.program.store(view, self.expressions.number_or_array(target, value))
                 self.changed(view.storage)
             case ast.Attribute() if not self.frame.is_first:
-                self.expressions.refuse(target, f"{ast.unparse(target)} cannot be assigned", "variables and elements")
+                self.expressions.refuse(
+                    target, f"{ast.unparse(target)} cannot be assigned", "variables and elements"
+                )
             case _:
                 self.program.emit(node)
 
@@ -235,12 +244,16 @@ class Statements:
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(value, Scalar):
                 self.program.emit(_assigned(node, target, value.node))
                 return
-            self.expressions.refuse(target, f"{ast.unparse(target)} is no element of an array", "arrays made before")
+            self.expressions.refuse(
+                target, f"{ast.unparse(target)} is no element of an array", "arrays made before"
+            )
         element = self.expressions.selected(target, base)
         if isinstance(value, Array) and all(constant(e) == 1 for e in value.shape):
             value = Scalar(value.element(tuple(number(0) for _ in value.shape)), value.dtype)
         if not isinstance(value, Scalar):
-            self.expressions.refuse(target, "an array is assigned to one element", "a number, or a slice as the target")
+            self.expressions.refuse(
+                target, "an array is assigned to one element", "a number, or a slice as the target"
+            )
         assert isinstance(element, Scalar), "this target is one element"
         left = target if element.node is target else element.node
         stored_node = left if left is target else stored(left)
@@ -258,14 +271,20 @@ class Statements:
                     for k in range(len(target.elts))
                 )
             else:
-                self.expressions.refuse(target, f"{ast.unparse(target)} is assigned what is no tuple", "as many values")
+                self.expressions.refuse(
+                    target, f"{ast.unparse(target)} is assigned what is no tuple", "as many values"
+                )
         if len(value) != len(target.elts):
             self.expressions.refuse(
                 target, f"{len(target.elts)} targets and {len(value)} values", "as many values as targets"
             )
         changed = {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
+        stored_to = [_base(part) for part in target.elts if isinstance(part, ast.Subscript)]
+        bases = {part.id for part in stored_to if isinstance(part, ast.Name)} | (changed & self.frame.carried)
         storages = {
-            found.storage for found in map(self.frame.found, changed) if isinstance(found, Array) and found.storage
+            found.storage
+            for found in map(self.frame.found, bases)
+            if isinstance(found, Array) and found.storage
         }
         kept: list[Value] = []
         for part in value:
@@ -333,7 +352,9 @@ class Statements:
         dtype = value.dtype
         if isinstance(known, Array) and frame.is_first:
             self.expressions.refuse(
-                target, f"the array {target.id} is assigned as a whole, to a number", "another name for the number"
+                target,
+                f"the array {target.id} is assigned as a whole, to a number",
+                "another name for the number",
             )
         if isinstance(known, Scalar) and known.dtype != dtype:
             dtype = common_type([known.dtype, dtype])
@@ -375,15 +396,22 @@ class Statements:
         value = self.expressions.value(node.value)
         if isinstance(current, Array):
             if current.storage is None:
-                self.expressions.refuse(target, f"{ast.unparse(target)} is no array's memory", "a view of an array")
+                self.expressions.refuse(
+                    target, f"{ast.unparse(target)} is no array's memory", "a view of an array"
+                )
             operand = self.expressions.number_or_array(node.value, value)
             plain = replace(current, mask=None)
             if current.mask is not None and isinstance(operand, Array) and operand.mask is not None:
                 operand = replace(operand, mask=None)
-            made = self.expressions.operation(ast.copy_location(ast.BinOp(_loaded(target), node.op, node.value), node), node.op, [plain, operand])
+            made = self.expressions.operation(
+                ast.copy_location(ast.BinOp(_loaded(target), node.op, node.value), node),
+                node.op,
+                [plain, operand],
+            )
             if made.dtype.startswith("float") and not current.dtype.startswith(("float", "bfloat")):
                 self.expressions.refuse(
-                    node, f"{ast.unparse(target)} is {current.dtype}, the result {made.dtype}: NumPy refuses that too",
+                    node,
+                    f"{ast.unparse(target)} is {current.dtype}, the result {made.dtype}: NumPy refuses that too",
                     "values of the array's type; .astype",
                 )
             self.program.store(current, made)
@@ -467,13 +495,19 @@ class Statements:
         frame.carried = before
         self._leave(own)
         function = (
-            node.iter.func if isinstance(node.iter, ast.Call) and self.frame.is_first and not bindings and _same_call(node, bounds)
+            node.iter.func
+            if isinstance(node.iter, ast.Call)
+            and self.frame.is_first
+            and not bindings
+            and _same_call(node, bounds)
             else program.function("range")
         )
         call = ast.copy_location(ast.Call(function, bounds, []), node.iter)
         target_node = ast.copy_location(ast.Name(own, ast.Store()), node.target)
         if made or node.orelse:
-            program.emit(ast.copy_location(ast.For(target_node, call, made or [ast.Pass()], node.orelse), node))
+            program.emit(
+                ast.copy_location(ast.For(target_node, call, made or [ast.Pass()], node.orelse), node)
+            )
 
     def _dead(self, node: ast.For) -> list[str]:
         """The views whose value nobody reads any more: the loop's body assigns them first, and nothing is read later."""
@@ -498,7 +532,8 @@ class Statements:
         return [
             variable
             for variable, assigned in first.items()
-            if assigned and variable not in later
+            if assigned
+            and variable not in later
             and isinstance(known := frame.variables.get(variable), Array)
             and not self._owns(variable, known)
             and variable not in frame.carried
@@ -518,15 +553,28 @@ class Statements:
         call = node.iter
         function = self._function_of(call)
         if function in ("range", "prange") and isinstance(call, ast.Call) and isinstance(target, ast.Name):
-            if call.keywords or not 1 <= len(call.args) <= 3 or any(isinstance(a, ast.Starred) for a in call.args):
+            if (
+                call.keywords
+                or not 1 <= len(call.args) <= 3
+                or any(isinstance(a, ast.Starred) for a in call.args)
+            ):
                 return None
             return target.id, [self.expressions.integer(arg) for arg in call.args], []
-        if function == "reversed" and isinstance(call, ast.Call) and self._function_of(call.args[0]) in ("range", "prange"):
+        if (
+            function == "reversed"
+            and isinstance(call, ast.Call)
+            and self._function_of(call.args[0]) in ("range", "prange")
+        ):
             inner = call.args[0]
             assert isinstance(inner, ast.Call), "a call has a function"
             if isinstance(target, ast.Name):
                 return target.id, self._backwards(inner), []
-        if function == "enumerate" and isinstance(call, ast.Call) and isinstance(target, ast.Tuple) and len(call.args) == 1:
+        if (
+            function == "enumerate"
+            and isinstance(call, ast.Call)
+            and isinstance(target, ast.Tuple)
+            and len(call.args) == 1
+        ):
             counter, element = target.elts
             if isinstance(counter, ast.Name):
                 inside = self._iterated(call.args[0], counter.id)
@@ -551,7 +599,9 @@ class Statements:
         known = [part for part in parts if part is not None]
         if not all(self.program.geometry.same(known[0][0], part[0]) for part in known[1:]):
             self.expressions.refuse(
-                node.iter, f"{ast.unparse(call)}: the lengths are not known to be equal", "equal lengths; assert N == M"
+                node.iter,
+                f"{ast.unparse(call)}: the lengths are not known to be equal",
+                "equal lengths; assert N == M",
             )
         return own, [known[0][0]], list(zip(target.elts, [part[1] for part in known], strict=True))
 
@@ -585,7 +635,9 @@ class Statements:
         builtin = {id(f): f.__name__ for f in (range, reversed, enumerate, zip)}
         if id(found) in builtin:
             return builtin[id(found)]
-        is_prange = getattr(found, "__name__", "") == "prange" and str(getattr(found, "__module__", "")).startswith("numba")
+        is_prange = getattr(found, "__name__", "") == "prange" and str(
+            getattr(found, "__module__", "")
+        ).startswith("numba")
         return "prange" if is_prange else "other"
 
     def _backwards(self, call: ast.Call) -> list[ast.expr]:
@@ -680,10 +732,14 @@ class Statements:
         affine = program.geometry.here().affine
         written = placed(program.aliases.written_out(test.node), program.place)
         holds = affine.is_condition(written) and (
-            program.geometry.here().domain.intersect_params(program.context).is_subset(affine.condition(written))
+            program.geometry.here()
+            .domain.intersect_params(program.context)
+            .is_subset(affine.condition(written))
         )
         if not holds:
-            self.expressions.refuse(node, f"{ast.unparse(node)} is not known to hold", "conditions on sizes that hold")
+            self.expressions.refuse(
+                node, f"{ast.unparse(node)} is not known to hold", "conditions on sizes that hold"
+            )
 
     # calls
 
@@ -747,7 +803,9 @@ class Statements:
         """if c: return a; return b  ->  a if c else b, in an inlined function."""
         test = self.expressions.test(node.test)
         if isinstance(test, bool):
-            self.statements([*(node.body if test else node.orelse), *([] if test and _ends(node.body) else rest)])
+            self.statements(
+                [*(node.body if test else node.orelse), *([] if test and _ends(node.body) else rest)]
+            )
             return
         then, other = node.body, [*node.orelse, *rest]
         match then, other:
@@ -758,11 +816,18 @@ class Statements:
         self.expressions.refuse(node, "a return before the end", "if test: return a, and then return b")
 
     def inlined(
-        self, expressions: Expressions, node: ast.Call, function: Any, args: list[Value], named: dict[str, Value]
+        self,
+        expressions: Expressions,
+        node: ast.Call,
+        function: Any,
+        args: list[Value],
+        named: dict[str, Value],
     ) -> Value:
         """The value of a call, whose statements are emitted here."""
         if self.frame.depth >= DEEPEST:
-            expressions.refuse(node, f"{DEEPEST} calls inside of calls", "functions that do not call themselves")
+            expressions.refuse(
+                node, f"{DEEPEST} calls inside of calls", "functions that do not call themselves"
+            )
         if isinstance(function, LocalFunction):
             tree: ast.FunctionDef | ast.Lambda = function.node
             source, around = function.frame.source, function.frame
@@ -832,7 +897,9 @@ class Statements:
                 given[parameter] = expressions.value(keyword)
         missing = [parameter for parameter in (*parameters, *only) if parameter not in given]
         if missing:
-            expressions.refuse(node, f"{ast.unparse(node)}: no {', '.join(missing)} is given", "all parameters")
+            expressions.refuse(
+                node, f"{ast.unparse(node)}: no {', '.join(missing)} is given", "all parameters"
+            )
         return {parameter: given[parameter] for parameter in (*parameters, *only)}
 
     def _default(
@@ -842,7 +909,10 @@ class Statements:
             return expressions.value(written)
         value = values[[part is written for part in every].index(True)]
         if isinstance(value, bool | int | float):
-            return Scalar(ast.copy_location(number(value), written), BOOL if isinstance(value, bool) else "integer" if isinstance(value, int) else "fraction")
+            return Scalar(
+                ast.copy_location(number(value), written),
+                BOOL if isinstance(value, bool) else "integer" if isinstance(value, int) else "fraction",
+            )
         return Static(value)
 
 
@@ -913,4 +983,3 @@ def _ends(body: Sequence[ast.stmt]) -> bool:
 def _same_call(node: ast.For, bounds: Sequence[ast.expr]) -> bool:
     args = node.iter.args if isinstance(node.iter, ast.Call) else []
     return len(args) == len(bounds) and all(a is b for a, b in zip(args, bounds, strict=True))
-

@@ -1,6 +1,6 @@
 """Build Python's syntax trees: integer arithmetic that stays short, subscripts, loops.
 
-    plus(N - 1, 1)   ->   N          minus(2 * i + 3, i)   ->   i + 3
+plus(N - 1, 1)   ->   N          minus(2 * i + 3, i)   ->   i + 3
 """
 
 from __future__ import annotations

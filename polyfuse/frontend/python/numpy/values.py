@@ -1,8 +1,8 @@
 """The values of array expressions: what an element of each is, as an expression in its indices.
 
-    x[1:-1]          shape (N - 2,),   element i  ->  x[i + 1]          a view: it can be assigned
-    x[:, None] * y   shape (N, M),     element i, j  ->  x[i] * y[j]
-    A.T              shape (M, N),     element i, j  ->  A[j, i]        a view
+x[1:-1]          shape (N - 2,),   element i  ->  x[i + 1]          a view: it can be assigned
+x[:, None] * y   shape (N, M),     element i, j  ->  x[i] * y[j]
+A.T              shape (M, N),     element i, j  ->  A[j, i]        a view
 """
 
 from __future__ import annotations

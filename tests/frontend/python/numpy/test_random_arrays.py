@@ -1,0 +1,153 @@
+"""Random programs on arrays: slices, overlaps, broadcasting, reductions and types mean what NumPy means."""
+
+from __future__ import annotations
+
+import linecache
+from typing import Any
+
+import numpy as np
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+import polyfuse as pf
+from tests.frontend.python.running import copies, defined
+from tests.support.examples import examples
+
+CUT = 3
+"""Slices leave out this many elements of a dimension of N, at one end or both."""
+
+HEAD = '@pf.nest\ndef f(N: "i64", x: "f64[N]", y: "f32[N]", k: "i32[N]", A: "f64[N, N]", B: "f32[N, N]"):'
+
+
+def result_of(nest: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """What Python's function leaves and returns, by the nest's names."""
+    mine = copies(given)
+    with np.errstate(all="ignore"):
+        returned = nest.python(**mine)
+    values = returned if isinstance(returned, tuple) else () if returned is None else (returned,)
+    named = {t.name: value for t, value in zip(nest.with_role("output"), values, strict=True)}
+    return {**{t.name: mine[t.name] for t in nest.with_role("inout")}, **named}
+
+
+@st.composite
+def cut(draw: st.DrawFn) -> str:
+    """A slice of N - CUT elements."""
+    before = draw(st.integers(0, CUT))
+    after = CUT - before
+    start = (
+        draw(st.sampled_from([str(before), f"{before} - N"])) if before else draw(st.sampled_from(["", "0"]))
+    )
+    stop = draw(st.sampled_from([f"-{after}", f"N - {after}"])) if after else draw(st.sampled_from(["", "N"]))
+    if draw(st.integers(0, 4)) == 0:  # the same elements from the last to the first
+        first = f"N - {after + 1}" if after else draw(st.sampled_from(["", "-1"]))
+        return f"{first}:{before - 1}:-1" if before else f"{first}::-1"
+    return f"{start}:{stop}"
+
+
+@st.composite
+def leaf(draw: st.DrawFn, rank: int, short: bool, wide: tuple[str, ...]) -> str:
+    """An array of one rank, whole or cut in every dimension; `wide` are the vectors and matrices there are."""
+    vectors, matrices = wide[:3], wide[3:]
+    if rank == 2:
+        name = draw(st.sampled_from(matrices))
+        found = f"{name}[{draw(cut())}, {draw(cut())}]" if short else name
+        kinds = [found, found, f"{found}.T", f"{draw(leaf(1, short, wide))}[:, None]"]
+        if not short:
+            kinds += [f"np.triu({found})", f"np.outer({draw(leaf(1, False, wide))}, {vectors[0]})"]
+        return draw(st.sampled_from(kinds))
+    name, matrix = draw(st.sampled_from(vectors)), draw(st.sampled_from(matrices))
+    if short:
+        at = draw(cut())
+        row = draw(st.integers(-3, 3))
+        return draw(
+            st.sampled_from(
+                [f"{name}[{at}]", f"{name}[{at}]", f"{matrix}[{row}, {at}]", f"{matrix}[{at}, {row}]"]
+            )
+        )
+    axis = draw(st.sampled_from(["0", "1", "-1"]))
+    how = draw(st.sampled_from(["sum", "max", "min", "mean"]))
+    kinds = [name, name, f"{matrix}[{draw(st.integers(-3, 3))}]", f"{matrix}.{how}(axis={axis})"]
+    kinds += [f"np.flip({name})", f"np.roll({name}, {draw(st.integers(-2, 2))})", f"{matrix} @ {name}"]
+    return draw(st.sampled_from([*kinds, f"np.concatenate(({name}[2:], {name}[:2]))"]))
+
+
+@st.composite
+def value(draw: st.DrawFn, rank: int, short: bool, wide: tuple[str, ...], depth: int = 2) -> str:
+    """An array expression of small values."""
+    if depth == 0:
+        return draw(leaf(rank, short, wide))
+    one = draw(value(rank, short, wide, depth - 1))
+    two = draw(value(draw(st.sampled_from([rank, 1])), short, wide, depth - 1))
+    number = draw(st.sampled_from(["0.5", "-1", "2", "k[0]", "x[-1]", "y[1]", "A.max()", "(N - 1)"]))
+    kinds = [
+        f"({one} + {two})",
+        f"({one} - {two})",
+        f"0.5 * {one}",
+        f"np.minimum({one}, {two})",
+        f"np.where({one} > {two}, {one}, {number})",
+        f"({one} + {number})",
+        f"np.clip({one}, -2, 2) * {number}",
+        f"-{one}",
+        one,
+    ]
+    return draw(st.sampled_from(kinds))
+
+
+@st.composite
+def statements(draw: st.DrawFn) -> list[str]:
+    """Assignments to whole arrays, slices, masks and names; sometimes in a loop."""
+    wide = ["x", "y", "k", "A", "B"]
+    lines: list[str] = []
+    for position in range(draw(st.integers(1, 3))):
+        names = tuple(wide)
+        kind = draw(st.sampled_from(["slice", "slice", "matrix", "whole", "name", "mask", "loop"]))
+        floats = draw(st.sampled_from(["x", "y"]))
+        op = draw(st.sampled_from(["=", "=", "+=", "-=", "*="]))
+        match kind:
+            case "slice":
+                lines.append(f"{floats}[{draw(cut())}] {op} {draw(value(1, True, names))}")
+            case "matrix":
+                target = f"{draw(st.sampled_from('AB'))}[{draw(cut())}, {draw(cut())}]"
+                lines.append(f"{target} {op} {draw(value(2, True, names))}")
+            case "whole":
+                lines.append(
+                    f"{draw(st.sampled_from(['x', 'y', 'A', 'B']))}[...] {op} {draw(value(1, False, names))}"
+                )
+            case "name":
+                lines.append(f"t{position} = {draw(value(1, False, names))}")
+                lines.append(f"x += t{position}")
+            case "mask":
+                lines.append(f"{floats}[{floats} > {draw(st.sampled_from(['0', 'k', 'x']))}] {op} 0.25")
+            case "loop":
+                lines.append(
+                    f"for i in range(1, N):\n        {floats}[i:] {op} {draw(st.sampled_from(['A[i, i:]', 'x[:-i]', 'y[i - 1] + k[i:]', 'B[i:, i] + B[0, :N - i]']))}"
+                )
+    return [*lines, f"return {draw(value(1, False, tuple(wide)))}, {draw(value(2, False, tuple(wide), 1))}"]
+
+
+@settings(max_examples=examples(25))
+@given(statements(), st.integers(4, 7), st.integers(0, 2**16))
+def test_random_arrays_mean_what_numpy_means(lines: list[str], n: int, seed: int) -> None:
+    text = "\n    ".join([HEAD, "assert N >= 4", *lines])
+    rng = np.random.default_rng(seed)
+    arrays = {
+        "N": n,
+        "x": rng.integers(-4, 5, n) / 2.0,
+        "y": (rng.integers(-4, 5, n) / 2.0).astype(np.float32),
+        "k": rng.integers(-3, 4, n).astype(np.int32),
+        "A": rng.integers(-4, 5, (n, n)) / 4.0,
+        "B": (rng.integers(-4, 5, (n, n)) / 4.0).astype(np.float32),
+    }
+    nest = defined(text)
+    linecache.clearcache()
+    try:
+        expected = result_of(nest, arrays)
+    except np._core._exceptions.UFuncTypeError:
+        event("NumPy refuses the type")
+        return
+    found = pf.interpret(nest, {t.name: arrays[t.name] for t in nest.inputs}, {"N": n})
+    for name, array in expected.items():
+        scale = max(1.0, float(np.abs(array).max(initial=0.0)))
+        worst = float(np.abs(np.asarray(found[name], np.float64) - array).max(initial=0.0))
+        assert worst <= 1e-4 * scale, f"{name} differs by {worst}:\n{text}"
+        assert np.asarray(array).dtype == nest.tensor(name).dtype, f"{name}: {array.dtype}\n{text}"
