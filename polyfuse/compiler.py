@@ -198,7 +198,11 @@ def decided(
                 f"the schedule is of nest {schedule.source.name!r}, not of the given nest {nest.name!r}"
             )
         return _finished(schedule, None, goal, place, model, start, OPERATIONS)
-    notes = [applied("array expressions", (), note) for note in nest.notes] if isinstance(nest, PythonNest) else []
+    notes = (
+        [applied("array expressions", (), note) for note in nest.notes]
+        if isinstance(nest, PythonNest)
+        else []
+    )
     with proving("the expansion of temporaries"):
         nest, expansions = _expanded(nest)
     with proving("rewrites of products"):
@@ -211,7 +215,9 @@ def decided(
         done = _finished(plan.schedule, plan, goal, place, model, start, OPERATIONS)
     except BudgetExceeded as error:
         kept = as_written(fast.nest, model, str(error))
-        kept = replace(kept, remarks=(*notes, *fast.remarks, *kept.remarks, *_in_float32(kept.schedule, model)))
+        kept = replace(
+            kept, remarks=(*notes, *fast.remarks, *kept.remarks, *_in_float32(kept.schedule, model))
+        )
         done = _finished(kept.schedule, kept, goal, place, model, start, 0)
     return replace(done, expansions=expansions)
 

@@ -28,7 +28,7 @@ from polyfuse.sets import OUT
 
 ALLOWED = (
     "numbers, sizes, indices, scalars, A[i, j] or A[i][j], + - * / **, a if test else b, and "
-    "sqrt exp log pow abs min max sin cos tanh erf"
+    "sqrt exp log pow abs min max sin cos tanh erf, np.where, float and len"
 )
 TESTS = "comparisons (< <= > >= == !=) of values; and, or, not"
 

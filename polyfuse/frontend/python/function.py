@@ -1,5 +1,7 @@
 """`@pf.nest`: a plain Python function of loops, read from its source, as a nest.
 
+Array expressions have become statements on elements before (numpy/lowering.py).
+
     function  ::= def name(parameter: "type", …): statement*
     statement ::= for index in range(…): statement*
                 | if cond: statement* [else: statement*]            cond may ask for data (conditions.py)
@@ -56,10 +58,12 @@ ALLOWED = "for … in range(…), if, assignments, assert on sizes at the top, r
 class PythonNest(Nest):
     """A nest read from a Python function, which stays callable as `python` and then infers the sizes.
 
-    `notes` say which assignments of arrays go through a temporary, and why.
+    `elements` is the function on elements that array expressions became, as Python prints it; `notes` say which
+    assignments of arrays go through a temporary, and why.
     """
 
     python: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    elements: str = field(default="", compare=False, repr=False)
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     def __copy__(self) -> PythonNest:
@@ -89,7 +93,7 @@ def nest(
 
     Arrays that the function writes have role inout, other array parameters role input; scalar parameters are tensors
     without dimensions; local variables are temporaries. The original order is the source's. Numbers from outside of the
-    function are read once, when it is decorated. Negative subscripts do not count from the end: they are out of bounds.
+    function are read once, when it is decorated. A subscript that is negative in every iteration counts from the end.
 
     Args:
         function: The function; arrays and sizes are declared by the parameters' annotations.
@@ -326,7 +330,8 @@ class _Reader:
         tensors = self.tensors(found)
         context = with_bounds(self.context, found, {t.name: t for t in tensors})
         name, python = self.function.__name__, reference(self.names)
-        made = PythonNest(tensors, found, order, context, {}, name, self.defaults, python, self.lowered.notes)
+        text = (str(self.lowered), self.lowered.notes)
+        made = PythonNest(tensors, found, order, context, {}, name, self.defaults, python, *text)
         made.check()  # results are temporaries until here: what is returned has been written
         own = {t.name: t for t in tensors if t.name in self.results}
         rest = tuple(t for t in tensors if t.name not in own)

@@ -59,6 +59,15 @@ class Expressions:
         chain = self.frame.chain()
         self.frame.source.refuse(node, f"{why} ({chain})" if chain else why, allowed)
 
+    def unread(self, node: ast.expr, whole: ast.expr | None = None) -> Scalar:
+        """What is left to the reader of elements, which refuses it if it is nothing to it either.
+
+        In an inlined function it is refused here, since that reader knows the decorated function's names alone.
+        """
+        if not self.frame.is_first:
+            self.refuse(node, f"{ast.unparse(node)}, which pf.nest does not read")
+        return Scalar(whole or node, "fraction")
+
     # values
 
     def value(self, node: ast.expr, into: Array | None = None) -> Value:
@@ -98,7 +107,7 @@ class Expressions:
                 return self.call(node, into, hint)
             case ast.Lambda():
                 return Static(LocalFunction(node, self.frame))
-        return Scalar(node, "fraction")
+        return self.unread(node)
 
     def name(self, node: ast.Name) -> Value:
         """A variable, or what the name is outside of the function."""
@@ -130,7 +139,7 @@ class Expressions:
         ):
             return self.constant_array(node, outside)
         if outside is MISSING:
-            return Scalar(node, "fraction")
+            return self.unread(node)
         return Static(outside)
 
     def constant_array(self, node: ast.expr, outside: np.ndarray[Any, Any]) -> Array:
@@ -189,7 +198,7 @@ class Expressions:
             and inner.dtype in ("float32", "float64", "int32", "int64")
         ):
             return Static(np.dtype(inner.dtype))
-        return Scalar(node, "fraction")
+        return self.unread(node)
 
     def placed_scalar(self, node: ast.expr, where: ast.AST) -> Scalar:
         """An integer that was made here, at a place in the source."""
@@ -208,7 +217,7 @@ class Expressions:
             found: Value = base[at]
             return found
         if not isinstance(base, Array):
-            return Scalar(node, "fraction")
+            return self.unread(node)
         return self.selected(node, base)
 
     def selected(self, node: ast.Subscript, base: Array) -> Value:
@@ -532,10 +541,10 @@ class Expressions:
         ):
             self.refuse(node, f"{ast.unparse(node)}: starred arguments", "plain arguments")
         if function is None:
-            return Scalar(node, "fraction")
+            return self.unread(node.func, node)
         inlines = isinstance(function, FunctionType | LocalFunction) and self.calls(function) is None
         if not inlines and self.calls(function) is None and scalar_name is None:
-            return Scalar(node, "fraction")
+            return self.unread(node.func, node)
         args = [*before, *(self.value(arg) for arg in node.args)]
         named = {str(word.arg): self.value(word.value) for word in node.keywords}
         if inlines:

@@ -1176,13 +1176,21 @@ def _shape(e: Expressions, a: Arguments) -> Value:
     return tuple(e.placed_scalar(extent, a.node) for extent in array.shape)
 
 
+def _program(function: Callable[..., Any]) -> Call:
+    """A call that is inlined as another function's."""
+
+    def call(
+        e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+    ) -> Value:
+        return e.inlined(e, node, function, args, named)
+
+    return call
+
+
 for _own, _numpy in (
     (cov, np.cov),
     (cholesky, np.linalg.cholesky),
     (arctan, np.arctan),
     (arctan2, np.arctan2),
 ):
-    _define(
-        lambda e, node, args, named, into, own=_own: e.inlined(e, node, own, args, named),
-        _numpy,
-    )
+    _define(_program(_own), _numpy)

@@ -72,7 +72,7 @@ class Geometry:
             return False
         found: isl.Set = where(a, b)  # type: ignore[operator]
         domain = self.here().domain.intersect_params(self.context)
-        return found.intersect(domain).is_empty()
+        return bool(found.intersect(domain).is_empty())
 
     def largest(self, node: ast.expr) -> ast.expr | None:
         """The largest value of an extent over the loops around, in sizes alone; None where isl has no such affine one."""

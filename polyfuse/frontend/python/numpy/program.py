@@ -234,6 +234,11 @@ class Program:
     def store(self, target: Array, value: Array | Scalar) -> None:
         """target[...] = value, for arrays that broadcast to the target's shape: all reads before all stores."""
         made = self.broadcast(value, target.shape)
+        if made.mask is not None and self.mask_text(made) != self.mask_text(target):
+            self.refuse(
+                "the elements that a mask selects are assigned to others: how many there are is not known",
+                "the same mask on both sides: x[m] = y[m]",
+            )
         loops, index = self._loops("i", target.shape)
         left, right = target.element(index), as_number(made.element(index), made.dtype)
         if target.mask is not None:

@@ -401,7 +401,11 @@ class Statements:
                 )
             operand = self.expressions.number_or_array(node.value, value)
             plain = replace(current, mask=None)
-            if current.mask is not None and isinstance(operand, Array) and operand.mask is not None:
+            if isinstance(operand, Array) and operand.mask is not None:
+                if self.program.mask_text(operand) != self.program.mask_text(current):
+                    self.expressions.refuse(
+                        node.value, "the elements that another mask selects", "the same mask on both sides"
+                    )
                 operand = replace(operand, mask=None)
             made = self.expressions.operation(
                 ast.copy_location(ast.BinOp(_loaded(target), node.op, node.value), node),

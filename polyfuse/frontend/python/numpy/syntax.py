@@ -93,7 +93,7 @@ def element(tensor: str, index: Sequence[ast.expr]) -> ast.expr:
     return ast.Subscript(name(tensor), part, ast.Load())
 
 
-def stored(target: ast.expr) -> ast.expr:
+def stored(target: ast.expr) -> ast.Name | ast.Subscript:
     """The same variable or element as the target of an assignment."""
     if isinstance(target, ast.Name):
         return ast.copy_location(ast.Name(target.id, ast.Store()), target)

@@ -1,0 +1,95 @@
+"""What is refused of array expressions: where, why, and by which calls it was reached."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from tests.frontend.python.running import defined
+
+HEAD = "@pf.nest\ndef f(x: 'f64[N]', y: 'f64[M]', A: 'f64[N, M]', k: 'i64[N]', n: 'i64'):\n"
+
+BAD = [
+    ("x += y", "x += y", "(N,) and (M,): these shapes are not known to broadcast"),
+    ("A += x", "A += x", "(N, M) and (N,): these shapes are not known to broadcast"),
+    ("x[:] = A", "x[:]", "an array of shape (N, M) is not known to broadcast to (N,)"),
+    (
+        "A[:] = np.zeros((3, 2)) @ np.ones(3)",
+        "np.zeros",
+        "a product of (3, 2) and (3,): 2 is not known to be 3",
+    ),
+    ("x[0] = y", "x[0]", "an array is assigned to one element"),
+    ("x[k] = 0.0", "k]", "k as a subscript"),
+    ("x[k[0]:] = 0.0", "k[0]:", "k[0] depends on data"),
+    ("x[::n] = 0.0", "n] = 0.0", "the step n"),
+    ("k += x", "k += x", "k is int64, the result float64: NumPy refuses that too"),
+    ("x[:] = A.sum(axis=2)[0]", "A.sum", "an axis of an array of rank 2"),
+    ("x[:] = A.argsort()", "A.argsort", "A.argsort, a method that cannot be read"),
+    ("A[:] = np.reshape(x, (2, n))", "np.reshape", "not known to hold as many elements"),
+    ("x[:] = np.zeros(3, dtype=np.complex64)", "np.zeros", "the element type complex64"),
+    ("x[:] = A.real", "A.real", "A.real of an array"),
+    ("if x > 0:\n        x[0] = 1.0", "x > 0", "the truth of an array"),
+    (
+        "t = x[1:]\n    for i in range(3):\n        t = x[:2]",
+        "t = x[:2]",
+        "t has shape (N - 1,) and type float64",
+    ),
+    ("for i in range(N):\n        t = x[i:]\n    y[0] = t[0]", "t[0]", "view or an array of one iteration"),
+    ("return x > 0", "x > 0", "an array of conditions as a result"),
+    ("a, b = x[0], x[1], 2.0", "a, b", "2 targets and 3 values"),
+    ("x[:] = x[x > 0]", "x[:]", "arrays of elements that different masks select|how many elements"),
+]
+
+
+@pytest.mark.parametrize(("body", "at", "why"), BAD, ids=[body.split("\n")[0] for body, _, _ in BAD])
+def test_what_is_refused_says_where_and_why(body: str, at: str, why: str) -> None:
+    with pytest.raises(pf.NotAffine) as found:
+        defined(f"{HEAD}    {body}\n")
+    assert any(part in found.value.why for part in why.split("|")), found.value.why
+    assert found.value.text[found.value.column - 1 :].startswith(at)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for i in range(A.shape[-1]):\n        y[i] += 1.0",
+        "x += 1.0",
+        "x[-1] = x[-2]",
+        "for i in range(x.size):\n        x[i] = i",
+        "A[0] = y",
+        "x[0] = np.where(x[1] > 0, 1.0, 2.0)",
+    ],
+)
+def test_what_was_refused_with_a_wrong_reason_is_read(body: str) -> None:
+    assert isinstance(defined(f"{HEAD}    {body}\n"), pf.Nest)
+
+
+def inner(z: Any) -> Any:
+    return np.sort(z)
+
+
+def outer(z: Any) -> Any:
+    return inner(z) + 1.0
+
+
+def endless(z: Any) -> Any:
+    return endless(z)
+
+
+def test_a_refusal_in_an_inlined_function_names_the_calls() -> None:
+    with pytest.raises(pf.NotAffine) as found:
+        defined(f"{HEAD}    x[:] = outer(x)\n", outer=outer)
+    assert re.fullmatch(
+        r"np.sort, which pf.nest does not read \(in inner, called in line \d+ of outer, in outer, called in line 3 of f\)",
+        found.value.why,
+    )
+    assert found.value.file == __file__
+
+
+def test_a_function_that_calls_itself_is_refused() -> None:
+    with pytest.raises(pf.NotAffine, match="16 calls inside of calls"):
+        defined(f"{HEAD}    x[:] = endless(x)\n", endless=endless)
