@@ -21,6 +21,7 @@ import importlib
 import inspect
 import json
 import multiprocessing
+import queue
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -193,7 +194,7 @@ def _in_process(checkout: Path, name: str, step: str, preset: str, answer: Any) 
     program = next(p for p in programs(checkout) if p.name == name)
     try:
         answer.put(checked(program, step, preset))
-    except Exception as error:  # the table has a line for every program
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         answer.put(f"CRASH    {type(error).__name__}: {_first_line(error)}")
 
 
@@ -217,7 +218,7 @@ def main() -> None:
         process.start()
         try:
             text = answer.get(timeout=given.seconds)
-        except Exception:  # queue.Empty: the process takes too long, or has ended
+        except queue.Empty:  # the process takes too long, or has ended
             text = f"late     more than {given.seconds:.0f} s"
         process.kill()
         process.join()

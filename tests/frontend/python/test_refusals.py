@@ -137,7 +137,7 @@ def test_subscripts_that_cannot_be_in_bounds_are_refused_with_an_instance() -> N
         pf.InvalidNest, match=r"S0: x\[1 \+ i\] is out of bounds of x\[N\] at S0\[\d+\] with .*'N'"
     ):
         defined(HEAD + "    for i in range(N):\n        x[i + 1] = 1.0")
-    with pytest.raises(pf.InvalidNest, match=r"x\[-1\] is out of bounds"):
+    with pytest.raises(pf.InvalidNest, match=r"x\[-1 \+ i\] is out of bounds of x\[N\] at S0\[0\]"):
         defined(HEAD + "    for i in range(N):\n        x[i - 1] = 1.0")
 
 

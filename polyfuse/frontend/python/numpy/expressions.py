@@ -466,9 +466,9 @@ class Expressions:
         a, b = (side.value if isinstance(side, Static) else side for side in (left, right))
         if len(known) == 2 and isinstance(node.ops[0], ast.Is | ast.IsNot):
             return Static((a is b) == isinstance(node.ops[0], ast.Is))
-        if len(known) == 2 and isinstance(left, Static) and isinstance(right, Static):
-            if isinstance(node.ops[0], ast.Eq | ast.NotEq):
-                return Static((a == b) == isinstance(node.ops[0], ast.Eq))
+        both = len(known) == 2 and isinstance(left, Static) and isinstance(right, Static)
+        if both and isinstance(node.ops[0], ast.Eq | ast.NotEq):
+            return Static((a == b) == isinstance(node.ops[0], ast.Eq))
         return self.refuse(node, f"{ast.unparse(node)} is not known here", "comparisons of numbers")
 
     def boolean(self, node: ast.BoolOp) -> Value:

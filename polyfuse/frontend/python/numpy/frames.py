@@ -53,7 +53,7 @@ class Frame:
         return outer_value(self.source, name)
 
     def chain(self) -> str:
-        """The calls that lead here, for messages: "in relu, called in line 4 of net"; empty in the decorated function."""
+        """The calls that lead here: "in relu, called in line 4 of net"; empty in the decorated function."""
         parts = []
         frame: Frame | None = self
         while frame is not None and frame.caller is not None:

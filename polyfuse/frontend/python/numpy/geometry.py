@@ -75,7 +75,7 @@ class Geometry:
         return bool(found.intersect(domain).is_empty())
 
     def largest(self, node: ast.expr) -> ast.expr | None:
-        """The largest value of an extent over the loops around, in sizes alone; None where isl has no such affine one."""
+        """The largest value of an extent over the loops around, in sizes alone; None if it is not affine."""
         value = self.value(node)
         if value is None:
             return None
@@ -102,7 +102,7 @@ class Geometry:
         target: Sequence[ast.expr],
         reads: Sequence[Sequence[ast.expr]],
     ) -> tuple[bool, ...] | None:
-        """The direction of each loop (True: backwards) in which no element is stored before it is read; None if none is.
+        """The direction of each loop (True: backwards) in which nothing is stored before it is read; None if none is.
 
         The theorem: with W the element that an instance stores and R one that it reads, all reads come before all
         writes as they would in NumPy if no instance p runs before an instance q with W(p) = R(q):

@@ -66,7 +66,7 @@ def _given(tensor: str, shape: tuple[ast.expr, ...], dtype: str) -> Array:
 
 
 def _without_unread(body: list[ast.stmt], before: ast.FunctionDef) -> list[ast.stmt]:
-    """The statements without variables that only shapes and bounds were computed from, which stand there written out."""
+    """The statements without variables from which only shapes and bounds came, where they are written out now."""
     lost = _read([before]) & set(assigned_names(before))
     while True:
         unread = lost - _read(body)

@@ -333,8 +333,8 @@ class Statements:
         if not same or (value.dtype not in ("integer", "fraction") and value.dtype != known.dtype):
             self.expressions.refuse(
                 target,
-                f"{target.id} has shape {shape_text(known.shape)} and type {known.dtype} before this loop or branch, and "
-                f"{shape_text(value.shape)} and {value.dtype} in it",
+                f"{target.id} has shape {shape_text(known.shape)} and type {known.dtype} before this loop or "
+                f"branch, and {shape_text(value.shape)} and {value.dtype} in it",
                 "arrays of one shape and type, or another name",
             )
         for frame in self.frames:
@@ -514,7 +514,7 @@ class Statements:
             )
 
     def _dead(self, node: ast.For) -> list[str]:
-        """The views whose value nobody reads any more: the loop's body assigns them first, and nothing is read later."""
+        """The views whose value nobody reads any more: the loop's body assigns them first, nobody reads them later."""
         frame = self.frame
         first: dict[str, bool] = {}
         for statement in node.body:
@@ -552,7 +552,7 @@ class Statements:
                     frame.over[variable] = index
 
     def heads(self, node: ast.For) -> tuple[str, list[ast.expr], list[tuple[ast.expr, Value]]] | None:
-        """(the index, the arguments of range, what is assigned first in the body) of a loop; None for an unknown one."""
+        """(the index, the arguments of range, what is assigned first in the body) of a loop, if it is known."""
         target = node.target
         call = node.iter
         function = self._function_of(call)
@@ -611,8 +611,7 @@ class Statements:
 
     def _iterated(self, node: ast.expr, index: str) -> tuple[ast.expr, Value] | None:
         """(the length of what is iterated over, its element at an index)."""
-        own = index if not self.frame.is_first else index
-        at = name(self.frame.names.get(own, own) if not self.frame.is_first else own)
+        at = name(self.variable(index))
         if self._function_of(node) in ("range", "prange") and isinstance(node, ast.Call):
             args = [self.expressions.integer(arg) for arg in node.args]
             start = args[0] if len(args) > 1 else number(0)

@@ -29,19 +29,19 @@ BAD = [
     ("k += x", "k += x", "k is int64, the result float64: NumPy refuses that too"),
     ("x[:] = A.sum(axis=2)[0]", "A.sum", "an axis of an array of rank 2"),
     ("x[:] = A.argsort()", "A.argsort", "A.argsort, a method that cannot be read"),
-    ("A[:] = np.reshape(x, (2, n))", "np.reshape", "not known to hold as many elements"),
+    ("A[:] = np.reshape(x, (2, n))", "np.reshape", "from (N,) to (2, n) a subscript is a product of sizes"),
     ("x[:] = np.zeros(3, dtype=np.complex64)", "np.zeros", "the element type complex64"),
     ("x[:] = A.real", "A.real", "A.real of an array"),
     ("if x > 0:\n        x[0] = 1.0", "x > 0", "the truth of an array"),
     (
-        "t = x[1:]\n    for i in range(3):\n        t = x[:2]",
+        "t = x[1:]\n    for i in range(3):\n        t = x[:2]\n    y[0] = t[0]",
         "t = x[:2]",
         "t has shape (N - 1,) and type float64",
     ),
     ("for i in range(N):\n        t = x[i:]\n    y[0] = t[0]", "t[0]", "view or an array of one iteration"),
     ("return x > 0", "x > 0", "an array of conditions as a result"),
     ("a, b = x[0], x[1], 2.0", "a, b", "2 targets and 3 values"),
-    ("x[:] = x[x > 0]", "x[:]", "arrays of elements that different masks select|how many elements"),
+    ("x[:] = x[x > 0]", "x[:]", "the elements that a mask selects are assigned to others"),
 ]
 
 
@@ -49,7 +49,7 @@ BAD = [
 def test_what_is_refused_says_where_and_why(body: str, at: str, why: str) -> None:
     with pytest.raises(pf.NotAffine) as found:
         defined(f"{HEAD}    {body}\n")
-    assert any(part in found.value.why for part in why.split("|")), found.value.why
+    assert why in found.value.why
     assert found.value.text[found.value.column - 1 :].startswith(at)
 
 
@@ -84,7 +84,8 @@ def test_a_refusal_in_an_inlined_function_names_the_calls() -> None:
     with pytest.raises(pf.NotAffine) as found:
         defined(f"{HEAD}    x[:] = outer(x)\n", outer=outer)
     assert re.fullmatch(
-        r"np.sort, which pf.nest does not read \(in inner, called in line \d+ of outer, in outer, called in line 3 of f\)",
+        r"np.sort, which pf.nest does not read "
+        r"\(in inner, called in line \d+ of outer, in outer, called in line 3 of f\)",
         found.value.why,
     )
     assert found.value.file == __file__

@@ -16,6 +16,9 @@ from tests.support.examples import examples
 CUT = 3
 """Slices leave out this many elements of a dimension of N, at one end or both."""
 
+ROWS = ("A[i, i:]", "x[:-i]", "y[i - 1] + k[i:]", "B[i:, i] + B[0, :N - i]")
+"""Vectors of N - i elements, in a loop over i."""
+
 HEAD = '@pf.nest\ndef f(N: "i64", x: "f64[N]", y: "f32[N]", k: "i32[N]", A: "f64[N, N]", B: "f32[N, N]"):'
 
 
@@ -119,9 +122,8 @@ def statements(draw: st.DrawFn) -> list[str]:
             case "mask":
                 lines.append(f"{floats}[{floats} > {draw(st.sampled_from(['0', 'k', 'x']))}] {op} 0.25")
             case "loop":
-                lines.append(
-                    f"for i in range(1, N):\n        {floats}[i:] {op} {draw(st.sampled_from(['A[i, i:]', 'x[:-i]', 'y[i - 1] + k[i:]', 'B[i:, i] + B[0, :N - i]']))}"
-                )
+                row = draw(st.sampled_from(ROWS))
+                lines.append(f"for i in range(1, N):\n        {floats}[i:] {op} {row}")
     return [*lines, f"return {draw(value(1, False, tuple(wide)))}, {draw(value(2, False, tuple(wide), 1))}"]
 
 
