@@ -948,14 +948,14 @@ def _assigned(node: ast.stmt, target: ast.expr, value: ast.expr) -> ast.stmt:
     if isinstance(node, ast.Assign) and node.targets == [target] and node.value is value:
         return node
     if isinstance(node, ast.AugAssign):
-        return ast.copy_location(ast.AugAssign(target, node.op, value), node)
+        return ast.copy_location(ast.AugAssign(stored(target), node.op, value), node)
     return ast.copy_location(ast.Assign([target], value), node)
 
 
 def _updated(node: ast.AugAssign, target: ast.expr, value: ast.expr) -> ast.stmt:
     if target is node.target and value is node.value:
         return node
-    return ast.copy_location(ast.AugAssign(target, node.op, value), node)
+    return ast.copy_location(ast.AugAssign(stored(target), node.op, value), node)
 
 
 def _loaded(target: ast.expr) -> ast.expr:
