@@ -200,7 +200,7 @@ def test_what_batches_have_in_common_is_packed_once(units: int, order: str) -> N
     """for b: { pack w; for i: … }  ->  pack w; for b: for i: …; not where each batch has a w of its own."""
     sizes = {"a": 2, "b": 5, "i": 14, "k": 60, "j": 40}
     nest = pf.einsum(order, {d: size for d, size in sizes.items() if d in order}, dtype="float32")
-    net = agrees(nest, replace(SMALL, units=units, region_seconds=0.0), {"packed together": True})
+    net = agrees(nest, replace(SMALL, units=units, region_seconds=0.0))
     copies = [s.name for s in net.schedule.nest.statements if s.name.startswith(("load", "pack"))]
     around = {loop.name for copy in copies for loop in net.schedule.loops(copy)}
     again = [loop.name for loop in net.schedule.loops("mac") if loop.name not in around]
