@@ -7,7 +7,7 @@ import inspect
 import re
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,14 @@ def down_an_ast(function: Called) -> None:
 
 
 WAYS = [over_sets, at_statements, down_an_ast]
+
+
+@pytest.fixture(autouse=True)
+def python_handles_ctrl_c() -> Iterator[None]:
+    """As in a shell: a process that starts in the background ignores the signal, and Python leaves that as it is."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupted() -> None:

@@ -25,7 +25,7 @@ def in_one_line(source: str) -> str:
 def in_positions(source: str) -> str:
     """CUDA source in which each call is in one line, with its arguments by position.
 
-    >>> in_positions("    await_copies(\n        still_open=1,\n    )")
+    >>> in_positions("    await_copies(\\n        still_open=1,\\n    )")
     '    await_copies(1)'
     """
 

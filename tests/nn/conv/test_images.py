@@ -294,7 +294,7 @@ W = np.ones((4, 4, 3, 3), np.float32)
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: nn.conv2d(X, W[:, :3]), r"has 4 channels, the weight \(4, 3, 3, 3\) takes 3 in each of 1 groups"),
+        (lambda: nn.conv2d(X, W[:, :3]), r"has 4 channels, the weight \(4, 3, 3, 3\) takes 3 in each of 1 group,"),
         (lambda: nn.conv2d(X, W, groups=3), "takes 4 in each of 3 groups"),
         (lambda: nn.conv2d(X, W, groups=0), "conv2d: 0 groups"),
         (lambda: nn.conv1d(X, W), "conv1d: the input .* has rank 4, expected 3"),

@@ -204,7 +204,7 @@ def test_a_row_that_asks_for_the_next_rows_of_a_window_computes_the_same() -> No
 
     plain = pf.Schedule(blur).vectorize("S0", "j")
     net = pf.compile(blur, target="cpu", schedule=plain.prefetch("S0", "a", "i").prefetch("S0", "b", "i"))
-    two, one = (line for line in net.source.splitlines() if "row_of_lanes_ahead(" in line)
+    two, one = (line for line in in_one_line(net.source).splitlines() if "row_of_lanes_ahead(" in line)
     read, written = (
         "address(a, (i + 4, j)), address(a, (i + 5, j))",
         "address(b, (i + 2, j)), address(b, (i + 3, j))",
