@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -164,20 +165,26 @@ def shifted_loops(draw: random.Random) -> str:
     return "\n".join(lines)
 
 
-class Touched(list[int]):
-    """An array that only remembers which of its elements were read or written."""
+class Touched(dict[tuple[int, str], set[int]]):
+    """An array that only remembers which of its elements were read or written, line by line."""
+
+    def touch(self, how: str, at: int) -> None:
+        self.setdefault((sys._getframe(2).f_lineno, how), set()).add(at)
 
     def __getitem__(self, at: Any) -> Any:
-        self.append(at)
+        self.touch("read", at)
         return 0.0
 
     def __setitem__(self, at: Any, value: Any) -> None:
-        self.append(at)
+        self.touch("written", at)
 
 
 @pytest.mark.parametrize("seed", range(24))
 def test_a_context_is_as_weak_as_its_accesses_need(seed: int) -> None:
-    """It allows the small sizes at which Python touches nothing outside of the array, and no others."""
+    """It allows the small sizes at which Python touches nothing outside of the array, and no others.
+
+    A subscript that is negative in every iteration, whatever the sizes, counts from the end.
+    """
     text = shifted_loops(random.Random(seed))
     try:
         nest = defined(text)
@@ -186,10 +193,20 @@ def test_a_context_is_as_weak_as_its_accesses_need(seed: int) -> None:
     space: dict[str, Any] = {}
     exec(text.removeprefix("@pf.nest"), space)
     (shape,) = (t.shape for t in nest.tensors if t.rank)
-    for m, n in itertools.product(range(1, 8), repeat=2):
-        sizes, touched = {"M": m, "N": n}, Touched()
-        space["f"](m, n, touched)
-        inside = all(0 <= at < extent(shape[0], sizes) for at in touched)
+    touched: dict[tuple[int, int], Touched] = {}
+    for m, n in itertools.product(range(1, 16), repeat=2):
+        touched[m, n] = Touched()
+        space["f"](m, n, touched[m, n])
+    places = {place for each in touched.values() for place in each}
+    from_end = {
+        place for place in places if all(at < 0 for each in touched.values() for at in each.get(place, ()))
+    }
+    for (m, n), each in touched.items():
+        sizes = {"M": m, "N": n}
+        length = extent(shape[0], sizes)
+        inside = all(
+            0 <= at + (length if place in from_end else 0) < length for place, ats in each.items() for at in ats
+        )
         assert fix_params(nest.context, sizes).is_empty() != inside, f"{text}\n{sizes}: {nest.context}"
 
 

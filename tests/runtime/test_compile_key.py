@@ -166,7 +166,8 @@ def test_a_new_option_of_compile_has_to_be_thought_of() -> None:
         "fold",
         "force",
     }
-    through_others = {"sizes", "target", "math"}  # sizes are the nest's, target and math the machine's
+    # Sizes and what an example tells are the nest's, target and math the machine's.
+    through_others = {"sizes", "example", "target", "math"}
     assert set(inspect.signature(pf.compile).parameters) == in_key | through_others
 
 

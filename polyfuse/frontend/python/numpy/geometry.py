@@ -84,8 +84,7 @@ class Geometry:
         if taken.is_empty():
             return number(0)
         top = taken.dim_max(0).gist(self.context.align_params(taken.get_space().params())).coalesce()
-        found: list[isl.Aff] = []
-        top.foreach_piece(lambda _, piece: found.append(piece))
+        found = [piece for _, piece in top.get_pieces()]
         texts = {str(piece) for piece in found}
         if len(texts) != 1 or not found[0].get_denominator_val().is_one():
             return None

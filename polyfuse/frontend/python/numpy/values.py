@@ -61,13 +61,17 @@ Value = Scalar | Array | Static | tuple[Any, ...]
 
 
 def common_type(types: Sequence[str], divides: bool = False) -> str:
-    """The type of an operation by NumPy's rules, weak types for literals.
+    """The type of an operation by NumPy's rules, weak types for literals; of the two halves, which have none, float32.
 
     >>> common_type(["float32", "fraction"]), common_type(["int32", "fraction"]), common_type(["int32"], divides=True)
     ('float32', 'float64', 'float64')
     >>> common_type(["bool", "integer"]), common_type(["bool", "float32"])
     ('int64', 'float32')
+    >>> common_type(["float16", "bfloat16"])
+    'float32'
     """
+    if {"float16", "bfloat16"} <= set(types):
+        types = ["float32" if dtype in ("float16", "bfloat16") else dtype for dtype in types]
     plain = [dtype for dtype in types if dtype != BOOL]
     if len(plain) < len(types):
         plain = plain if any(not is_number(dtype) for dtype in plain) else [*plain, "int64"]  # type: ignore[arg-type]
