@@ -205,7 +205,9 @@ def test_a_context_is_as_weak_as_its_accesses_need(seed: int) -> None:
         sizes = {"M": m, "N": n}
         length = extent(shape[0], sizes)
         inside = all(
-            0 <= at + (length if place in from_end else 0) < length for place, ats in each.items() for at in ats
+            0 <= at + (length if place in from_end else 0) < length
+            for place, ats in each.items()
+            for at in ats
         )
         assert fix_params(nest.context, sizes).is_empty() != inside, f"{text}\n{sizes}: {nest.context}"
 
