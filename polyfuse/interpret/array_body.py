@@ -12,7 +12,23 @@ import numpy as np
 import sympy
 
 from polyfuse.ir.precision import rounded
-from polyfuse.ir.scalar import Maximum, Minimum, Select, Tf32
+from polyfuse.ir.scalar import (
+    BitAnd,
+    BitOr,
+    BitXor,
+    Expm1,
+    FloorDiv,
+    LeftShift,
+    Log1p,
+    Log2,
+    Log10,
+    Maximum,
+    Minimum,
+    Modulo,
+    RightShift,
+    Select,
+    Tf32,
+)
 
 Leaves = Sequence[Any]
 Function = Callable[[Leaves], Any]
@@ -38,6 +54,28 @@ CALLS: Mapping[type[sympy.Basic], Callable[..., Any]] = {
     sympy.sin: np.sin,
     sympy.cos: np.cos,
     sympy.erf: erf,
+    sympy.tan: np.tan,
+    sympy.asin: np.arcsin,
+    sympy.acos: np.arccos,
+    sympy.atan: np.arctan,
+    sympy.sinh: np.sinh,
+    sympy.cosh: np.cosh,
+    sympy.asinh: np.arcsinh,
+    sympy.acosh: np.arccosh,
+    sympy.atanh: np.arctanh,
+    sympy.floor: np.floor,
+    sympy.ceiling: np.ceil,
+    Expm1: np.expm1,
+    Log1p: np.log1p,
+    Log2: np.log2,
+    Log10: np.log10,
+    FloorDiv: np.floor_divide,
+    Modulo: np.remainder,
+    LeftShift: np.left_shift,
+    RightShift: np.right_shift,
+    BitAnd: np.bitwise_and,
+    BitOr: np.bitwise_or,
+    BitXor: np.bitwise_xor,
     sympy.StrictGreaterThan: np.greater,
     sympy.GreaterThan: np.greater_equal,
     sympy.StrictLessThan: np.less,

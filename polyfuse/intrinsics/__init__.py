@@ -49,9 +49,11 @@ from polyfuse.codegen.cpu.intrinsics.vector_width import whole_registers
 from polyfuse.codegen.cpu.intrinsics.worksharing import first_share, next_share, share_from, team_of
 from polyfuse.codegen.looptree.collapse_axes import joined
 from polyfuse.codegen.vector_math.vector_functions import (
+    vector_ceil,
     vector_cos,
     vector_erf,
     vector_exp,
+    vector_floor,
     vector_log,
     vector_pow,
     vector_sin,
@@ -114,9 +116,11 @@ __all__ = [
     "to_bfloat16",
     "to_float16",
     "turns_of",
+    "vector_ceil",
     "vector_cos",
     "vector_erf",
     "vector_exp",
+    "vector_floor",
     "vector_log",
     "vector_pow",
     "vector_sin",

@@ -5,6 +5,7 @@
 - only outputs, inouts and temporaries are written
 - no half (float16, bfloat16) is reduced into: every step would round; and no fractions are added up in integers
 - a gathered tensor is rows of an input or a constant, chosen by an input of integers (polyfuse.ir.gather)
+- // % << >> & | ^ are of integers
 - numbers fit the integers that they meet or are stored to, and no integer has a negative number as its power
 - no factor of an index or a size is beyond 2**20, no number beyond 2**40, so that index arithmetic fits 64 bits
 
@@ -29,6 +30,7 @@ from polyfuse.ir.dependences import earlier
 from polyfuse.ir.gather import check_gathered
 from polyfuse.ir.nest_data import NestData
 from polyfuse.ir.number_types import Type, is_number, joined, leaf_types, type_of
+from polyfuse.ir.scalar import OfIntegers
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import ITEMSIZE, Tensor, computed_in
 from polyfuse.ir.tree import statements
@@ -114,6 +116,11 @@ def _numbers_fit(nest: NestData, statement: Statement) -> None:
                 )
             return
         own = type_of(part, leaf)
+        if isinstance(part, OfIntegers) and not own.startswith("int"):
+            raise InvalidNest(
+                f"statement {statement.name}: {type(part).__name__} of {own} numbers: use integers; an index is a "
+                "number of the type that is stored"
+            )
         inside = meets if is_number(own) else own
         if isinstance(part, Relational):
             inside = joined(type_of(arg, leaf) for arg in part.args)

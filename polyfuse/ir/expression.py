@@ -10,7 +10,21 @@ import sympy
 from sympy.core.relational import Relational
 
 from polyfuse.ir.number_types import Type, is_number, joined, no_integer
-from polyfuse.ir.scalar import Maximum, Minimum, Select, Tf32
+from polyfuse.ir.scalar import (
+    NAMES,
+    BitAnd,
+    BitOr,
+    BitXor,
+    FloorDiv,
+    LeftShift,
+    Maximum,
+    Minimum,
+    Modulo,
+    OfIntegers,
+    RightShift,
+    Select,
+    Tf32,
+)
 
 COMPARISONS: dict[type[sympy.Basic], type[ast.cmpop]] = {
     sympy.StrictGreaterThan: ast.Gt,
@@ -21,6 +35,20 @@ COMPARISONS: dict[type[sympy.Basic], type[ast.cmpop]] = {
     sympy.Unequality: ast.NotEq,
 }
 
+OPERATORS: dict[type[OfIntegers], type[ast.operator]] = {
+    FloorDiv: ast.FloorDiv,
+    Modulo: ast.Mod,
+    LeftShift: ast.LShift,
+    RightShift: ast.RShift,
+    BitAnd: ast.BitAnd,
+    BitOr: ast.BitOr,
+    BitXor: ast.BitXor,
+}
+
+
+def _as_written(operator: ast.operator, left: ast.expr, right: ast.expr, dtype: Type) -> ast.expr:
+    return ast.BinOp(left, operator, right)
+
 
 @dataclass(frozen=True)
 class Dialect:
@@ -28,7 +56,7 @@ class Dialect:
 
     `type_of` says what type a part of a body has. `number` is told the type of the operation that a number is in,
     `call` that of its arguments. `kept` makes what was computed a value of a type, and `converted` what has one type a
-    value of another. To a printer without types all are numbers.
+    value of another. To a printer without types all are numbers. `integers` prints an operation on two integers.
     """
 
     leaf: Callable[[sympy.Symbol], ast.expr]
@@ -37,6 +65,7 @@ class Dialect:
     type_of: Callable[[sympy.Basic], Type] = lambda body: "integer"
     kept: Callable[[ast.expr, Type], ast.expr] = lambda computed, dtype: computed
     converted: Callable[[ast.expr, Type, Type], ast.expr] = lambda value, dtype, wanted: value
+    integers: Callable[[ast.operator, ast.expr, ast.expr, Type], ast.expr] = _as_written
 
 
 def call(name: str, args: list[ast.expr]) -> ast.expr:
@@ -69,6 +98,8 @@ def to_ast(body: sympy.Basic, dialect: Dialect, meets: Type = "integer") -> ast.
             return ast.UnaryOp(ast.Not(), to_ast(body.args[0], dialect))
         case Select():
             return _call(body.args[1:], dialect, meets, "where", [to_ast(body.args[0], dialect)])
+        case OfIntegers():
+            return _of_integers(body, dialect, meets)
         case sympy.Function():
             return _call(body.args, dialect, meets, _function_name(body))
         case _ if body.is_number:
@@ -77,8 +108,13 @@ def to_ast(body: sympy.Basic, dialect: Dialect, meets: Type = "integer") -> ast.
 
 
 def _function_name(body: sympy.Function) -> str:
-    names = {Maximum: "max", Minimum: "min", Tf32: "tf32", sympy.Abs: "abs"}
-    return names.get(type(body), type(body).__name__)
+    return {**NAMES, Maximum: "max", Minimum: "min", Tf32: "tf32", sympy.Abs: "abs"}[type(body)]
+
+
+def _of_integers(body: OfIntegers, dialect: Dialect, meets: Type) -> ast.expr:
+    dtype = _joined(body.args, dialect, meets)
+    left, right = (to_ast(arg, dialect, dtype) for arg in body.args)
+    return dialect.integers(OPERATORS[type(body)](), left, right, dtype)
 
 
 def _joined(operands: Sequence[sympy.Basic], dialect: Dialect, meets: Type) -> Type:

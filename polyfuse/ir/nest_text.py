@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import partial
 
 import islpy as isl
 import sympy
@@ -12,7 +13,7 @@ from polyfuse.errors import InvalidNest
 from polyfuse.errors.proving import proving
 from polyfuse.ir import scalar
 from polyfuse.ir.access import Access
-from polyfuse.ir.expression import Dialect, call, to_ast
+from polyfuse.ir.expression import OPERATORS, Dialect, call, to_ast
 from polyfuse.ir.number_types import Type
 from polyfuse.ir.statement import Statement
 from polyfuse.sets import dim_names, param_names
@@ -35,6 +36,7 @@ BINARY = {
     ast.Mult: scalar.mul,
     ast.Div: scalar.div,
     ast.Pow: scalar.power,
+    **{operator: partial(node, evaluate=False) for node, operator in OPERATORS.items()},
 }
 """Python's operators and comparisons as bodies, for everyone who reads Python."""
 
@@ -85,8 +87,8 @@ def statement(domain: str | isl.Set, text: str) -> Statement:
     Args:
         domain: An isl set whose tuple has the statement's name.
         text: The assignment. Subscripts are isl quasi-affine expressions in the domain's dimensions and parameters; a
-            bare name is an index, a size, or a scalar tensor. Functions: exp log sqrt tanh sin cos erf abs pow max min
-            where.
+            bare name is an index, a size, or a scalar tensor. Functions: those of
+            `polyfuse.ir.scalar.FUNCTIONS`.
 
     Returns:
         The statement.
@@ -180,7 +182,8 @@ class _Reader:
         known = ", ".join(scalar.FUNCTIONS)
         raise InvalidNest(
             f"statement {self.domain.get_tuple_name()}: cannot read {ast.unparse(node)!r}; "
-            f"allowed are numbers, subscripted tensors, + - * / **, one comparison, and {known}"
+            f"allowed are numbers, subscripted tensors, + - * / **, // % << >> & | ^ of integers, one "
+            f"comparison, and {known}"
         )
 
 

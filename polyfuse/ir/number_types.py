@@ -17,7 +17,7 @@ import numpy as np
 import sympy
 from sympy.logic.boolalg import Boolean
 
-from polyfuse.ir.scalar import Maximum, Minimum, Read, Select
+from polyfuse.ir.scalar import Maximum, Minimum, OfIntegers, Read, Select
 from polyfuse.ir.tensor import DType, computed_in
 
 Number = Literal["integer", "fraction"]
@@ -74,7 +74,9 @@ def type_of(body: sympy.Basic, leaf: Callable[[sympy.Symbol], Type]) -> Type:
             return joined([type_of(base, leaf), "fraction" if exponent == -1 else type_of(exponent, leaf)])
         case Select():
             return joined(type_of(arg, leaf) for arg in body.args[1:])
-        case sympy.Add() | Maximum() | Minimum() | sympy.Abs():
+        case (
+            sympy.Add() | Maximum() | Minimum() | sympy.Abs() | sympy.floor() | sympy.ceiling() | OfIntegers()
+        ):
             return joined(type_of(arg, leaf) for arg in body.args)
         case sympy.Function():
             return no_integer(joined(type_of(arg, leaf) for arg in body.args))

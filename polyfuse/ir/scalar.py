@@ -4,7 +4,8 @@
            | Symbol(d)                      an index of the domain, or a symbolic size, as a number
            | number
            | body + body | body * body | body ** body       built unevaluated, never reordered
-           | exp log sqrt tanh sin cos erf abs (body)
+           | exp log sqrt tanh sin cos erf abs … (body)      FUNCTIONS has all
+           | FloorDiv(body, body) | Modulo(body, body) | …  of integers, as NumPy's // % << >> & | ^
            | Maximum(body, body) | Minimum(body, body)      NaN wins, as in numpy.maximum
            | Select(condition, body, body)                  numpy.where
            | Tf32(body)                                      rounded to 11 digits; made by `promote` and `narrow` alone
@@ -79,6 +80,64 @@ class Tf32(sympy.Function):
         """Keep the expression unevaluated."""
 
 
+class _Unevaluated(sympy.Function):
+    nargs = 1
+
+    @classmethod
+    def eval(cls, *_: Any) -> None:
+        """Keep the expression unevaluated."""
+
+
+class Expm1(_Unevaluated):
+    """exp(x) - 1, exact near 0."""
+
+
+class Log1p(_Unevaluated):
+    """log(1 + x), exact near 0."""
+
+
+class Log2(_Unevaluated):
+    """The logarithm to base 2."""
+
+
+class Log10(_Unevaluated):
+    """The logarithm to base 10."""
+
+
+class OfIntegers(_Unevaluated):
+    """An operation on two integers; bodies have it of no other numbers."""
+
+    nargs = 2
+
+
+class FloorDiv(OfIntegers):
+    """a // b, rounded down; 0 where b is 0, as in NumPy."""
+
+
+class Modulo(OfIntegers):
+    """a % b with b's sign; 0 where b is 0, as in NumPy."""
+
+
+class LeftShift(OfIntegers):
+    """a << b; 0 where b is negative or as large as a's bits."""
+
+
+class RightShift(OfIntegers):
+    """a >> b, a's sign moved in; the sign alone where b is negative or as large as a's bits."""
+
+
+class BitAnd(OfIntegers):
+    """a & b."""
+
+
+class BitOr(OfIntegers):
+    """a | b."""
+
+
+class BitXor(OfIntegers):
+    """a ^ b."""
+
+
 def read(position: int) -> Read:
     """The leaf for a statement's read number `position`."""
     return Read(f"read{position}")
@@ -137,12 +196,25 @@ def greater(a: sympy.Expr, b: sympy.Expr) -> Relational:
     return sympy.Gt(a, b, evaluate=False)
 
 
-def _function(name: str) -> Callable[..., sympy.Expr]:
-    return lambda *args: getattr(sympy, name)(*args, evaluate=False)
+OF_REAL: Mapping[str, type[sympy.Function]] = {
+    **{name: getattr(sympy, name) for name in ("exp", "log", "tanh", "sin", "cos", "erf")},
+    **{name: getattr(sympy, name) for name in ("tan", "asin", "acos", "atan", "sinh", "cosh")},
+    **{name: getattr(sympy, name) for name in ("asinh", "acosh", "atanh")},
+    **{"floor": sympy.floor, "ceil": sympy.ceiling},
+    **{node.__name__.lower(): node for node in (Expm1, Log1p, Log2, Log10)},
+}
+"""The functions of one number, by the name they have in text."""
+
+NAMES: Mapping[type[sympy.Basic], str] = {node: name for name, node in OF_REAL.items()}
+"""The inverse."""
+
+
+def _function(node: type[sympy.Function]) -> Callable[..., sympy.Expr]:
+    return lambda arg: node(arg, evaluate=False)
 
 
 FUNCTIONS: Mapping[str, Callable[..., sympy.Expr]] = {
-    **{name: _function(name) for name in ("exp", "log", "tanh", "sin", "cos", "erf")},
+    **{name: _function(node) for name, node in OF_REAL.items()},
     "sqrt": lambda x: sympy.Pow(x, sympy.Rational(1, 2), evaluate=False),
     "abs": lambda x: sympy.Abs(x, evaluate=False),
     "pow": power,
@@ -216,7 +288,8 @@ _NODES: Mapping[str, Any] = {
         node.__name__: node
         for node in (Maximum, Minimum, Select, Tf32, sympy.Add, sympy.Mul, sympy.Pow, sympy.Abs)
     },
-    **{name: getattr(sympy, name) for name in ("exp", "log", "tanh", "sin", "cos", "erf")},
+    **{node.__name__: node for node in OF_REAL.values()},
+    **{node.__name__: node for node in OfIntegers.__subclasses__()},
     **{node.__name__: node for node in (sympy.Gt, sympy.Ge, sympy.Lt, sympy.Le, sympy.Eq, sympy.Ne)},
     **{node.__name__: node for node in (sympy.And, sympy.Or, sympy.Not)},
 }

@@ -27,12 +27,23 @@ ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: np.true_divide,
     ast.FloorDiv: np.floor_divide,
     ast.Mod: np.remainder,
+    ast.LShift: np.left_shift,
     ast.RShift: np.right_shift,
     ast.BitAnd: np.bitwise_and,
     ast.BitOr: np.bitwise_or,
+    ast.BitXor: np.bitwise_xor,
     ast.Pow: np.power,
 }
-_OF_INTEGERS = (ast.FloorDiv, ast.Mod, ast.RShift, ast.BitAnd, ast.BitOr, ast.Pow)
+_OF_INTEGERS = (
+    ast.FloorDiv,
+    ast.Mod,
+    ast.LShift,
+    ast.RShift,
+    ast.BitAnd,
+    ast.BitOr,
+    ast.BitXor,
+    ast.Pow,
+)
 COMPARISON: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: np.less,
     ast.LtE: np.less_equal,
@@ -43,16 +54,23 @@ COMPARISON: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }
 # NumPy has no error function; the standard library's is called element by element.
 _SCALAR = {name: np.frompyfunc(getattr(math, name), 1, 1) for name in ("erf", "erfc")}
-_NUMPY = {"asin": np.arcsin, "acos": np.arccos, "atan": np.arctan}
+_NUMPY = {
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+}
 
 
 def arithmetic(operator: ast.operator, left: Value, right: Value) -> Value:
-    """`left <operator> right`; raises TypeError on truth values and on // % >> & ** of anything but integers."""
+    """`left <operator> right`; raises TypeError on truth values and on // % << >> & | ^ ** of anything but integers."""
     kinds = {left.dtype.kind, right.dtype.kind}
     if "b" in kinds:
         raise TypeError("arithmetic on truth values")
     if isinstance(operator, _OF_INTEGERS) and kinds != {"i"}:
-        raise TypeError("//, %, >>, &, | or ** of floating-point values")
+        raise TypeError("//, %, <<, >>, &, |, ^ or ** of floating-point values")
     result: Value = ARITHMETIC[type(operator)](_widened(left), _widened(right))
     return result
 

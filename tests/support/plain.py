@@ -19,7 +19,7 @@ from tests.support.plain_recurrence_rows import plain_rows_abreast
 Array = np.ndarray[Any, Any]
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{f"vector_{name}": getattr(np, name) for name in ("exp", "log", "tanh", "sin", "cos")},
+    **{f"vector_{name}": getattr(np, name) for name in ("exp", "log", "tanh", "sin", "cos", "floor", "ceil")},
     "vector_erf": math.erf,
     "vector_pow": np.power,
     "larger": np.maximum,

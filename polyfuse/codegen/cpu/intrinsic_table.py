@@ -14,7 +14,7 @@ from polyfuse.codegen.cpu.patterns.stencil_row import ROW_OPERATIONS
 from polyfuse.codegen.cpu.patterns.transposed_reads import LOAD_TRANSPOSED
 from polyfuse.codegen.cpu.patterns.transposed_stores import STORE_TRANSPOSED, TILE_LIKE
 from polyfuse.codegen.looptree.half_types import HALF_OPERATIONS
-from polyfuse.codegen.vector_math.vector_functions import VECTOR_FUNCTIONS
+from polyfuse.codegen.vector_math.vector_functions import VECTOR_FUNCTIONS, WHOLE_NUMBERS
 
 HEADER = """\
 import math
@@ -47,6 +47,7 @@ INTRINSICS = (
     # numbers
     *EXTREMA.values(),
     *VECTOR_FUNCTIONS.values(),
+    *WHOLE_NUMBERS.values(),
     *IN_ANY_ORDER.values(),
     *HALF_OPERATIONS,
     *(OPAQUE, WHOLE),
@@ -60,7 +61,7 @@ INTRINSICS = (
 )
 """The names that emitted source imports from `FACADE`."""
 
-FUNCTIONS = {**VECTOR_FUNCTIONS, **EXTREMA}
+FUNCTIONS = {**VECTOR_FUNCTIONS, **WHOLE_NUMBERS, **EXTREMA}
 """The names of the floating-point functions that a body may call."""
 
 CALLED = frozenset(

@@ -32,8 +32,23 @@ from polyfuse.errors import PolyfuseError, quantity
 
 DTYPES = ("float32", "float64", "int32", "int64", "uint16", "uint32")
 COORDINATES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
-EXPONENTIAL = ("exp", "expm1", "log", "log1p", "sqrt", "fabs", "erf", "erfc", "sinh", "cosh", "tanh")
-UNARY_MATH = (*EXPONENTIAL, "sin", "cos", "tan", "asin", "acos", "atan")
+EXPONENTIAL = (
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "sqrt",
+    "fabs",
+    "erf",
+    "erfc",
+    "sinh",
+    "cosh",
+    "tanh",
+)
+ANGLES = ("sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh")
+UNARY_MATH = (*EXPONENTIAL, *ANGLES, "floor", "ceil")
 CONSTANTS = ("inf", "nan", "pi")
 
 SHUFFLE = "cuda.shfl_xor_sync"
@@ -46,9 +61,11 @@ _OPERATORS = (
     ast.Div,
     ast.FloorDiv,
     ast.Mod,
+    ast.LShift,
     ast.RShift,
     ast.BitAnd,
     ast.BitOr,
+    ast.BitXor,
     ast.Pow,
 )
 _AUGMENTED = (ast.Add, ast.Sub, ast.Mult, ast.Div)

@@ -20,6 +20,17 @@ from polyfuse.ir.tensor import computed_in
 IN_PLACE: Mapping[str, ast.operator] = {"+=": ast.Add(), "*=": ast.Mult()}
 """The operation that an assignment in place stands for."""
 
+BITS = 64
+"""The bits in which numba computes integers."""
+
+_GUARDED: Mapping[type[ast.operator], str] = {
+    ast.FloorDiv: "0 if {b} == 0 else -{a} if {b} == -1 else {a} // (1 if {b} == 0 else {b})",
+    ast.Mod: "0 if {b} == 0 or {b} == -1 else {a} % (1 if {b} == 0 or {b} == -1 else {b})",
+    ast.LShift: "{a} << {b} if 0 <= {b} and {b} < 64 else 0",
+    ast.RShift: "{a} >> ({b} if 0 <= {b} and {b} < 64 else 63)",
+}
+"""Operations on integers whose second operand could be any; in lock-step both sides of a choice are computed."""
+
 PRELUDE = re.compile(r"value\d+")
 """The names that `Values` gives to parts of a body that are used twice: per statement, of any type."""
 
@@ -105,7 +116,9 @@ class Values:
         return [*self._before(), f"{ast.unparse(target)} = {ast.unparse(combined)}"]
 
     def _value(self) -> ast.expr:
-        dialect = Dialect(self._leaf, self._number, self._call, self._type_of, _kept, _converted)
+        dialect = Dialect(
+            self._leaf, self._number, self._call, self._type_of, _kept, _converted, self._integers
+        )
         return to_ast(self.store.body, dialect, self.dtype)
 
     def _type_of(self, body: sympy.Basic) -> Type:
@@ -146,6 +159,8 @@ class Values:
                 return ast.IfExp(test, *(map(self._read, chosen) if self.at_once else chosen))
             case "tf32":
                 return call(ROUND_TF32, args)
+            case "floor" | "ceil" if not is_float:
+                return args[0]
             case "abs":
                 return call("math.fabs" if is_float else "abs", args)
             case "pow" if literal(args[1]) == 2:
@@ -154,6 +169,21 @@ class Values:
             case "pow" if not is_float:
                 return ast.BinOp(args[0], ast.Pow(), args[1])
         return call(self.functions.get(name, f"math.{name}"), args)
+
+    def _integers(self, operator: ast.operator, left: ast.expr, right: ast.expr, dtype: Type) -> ast.expr:
+        """An operation on integers in NumPy's meaning: what is divided by 0 is 0, and all bits may be shifted out.
+
+        A quotient by -1 is a sign: LLVM leaves that of the smallest integer undefined.
+        """
+        known = literal(right)
+        divides = isinstance(operator, ast.FloorDiv | ast.Mod)
+        shifts = isinstance(operator, ast.LShift | ast.RShift)
+        is_safe = known is not None and (known > 0 if divides else 0 <= known < BITS)
+        if (divides or shifts) and not is_safe:
+            a, b = (ast.unparse(self._simple(part)) for part in (left, right))
+            text = _GUARDED[type(operator)].format(a=a, b=b)
+            return _kept(ast.parse(text, mode="eval").body, dtype, chosen=True)
+        return _kept(ast.BinOp(left, operator, right), dtype)
 
     def _read(self, node: ast.expr) -> ast.expr:
         """The expression with names for the elements in it."""
@@ -190,9 +220,13 @@ def _extremum(name: str, a: ast.expr, b: ast.expr, *, asks: bool) -> ast.expr:
     return ast.IfExp(takes_b, b, a)
 
 
-def _kept(computed: ast.expr, dtype: Type) -> ast.expr:
-    """A computed value, cast to its type: numba computes integers in 64 bits."""
-    return computed if dtype != "int32" or isinstance(computed, ast.IfExp) else call("int32", [computed])
+def _kept(computed: ast.expr, dtype: Type, chosen: bool = False) -> ast.expr:
+    """A computed value, cast to its type: numba computes integers in 64 bits.
+
+    A choice is between values that have been cast, unless they are computed where it is `chosen`.
+    """
+    done = isinstance(computed, ast.IfExp) and not chosen
+    return computed if dtype != "int32" or done else call("int32", [computed])
 
 
 def _converted(value: ast.expr, dtype: Type, wanted: Type) -> ast.expr:

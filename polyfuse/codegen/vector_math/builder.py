@@ -179,6 +179,14 @@ class Real:
         """The nearest integer, of two the even one."""
         return self._call("rint")
 
+    def rounded_down(self) -> Real:
+        """The largest whole number that is not above it."""
+        return self._call("floor")
+
+    def rounded_up(self) -> Real:
+        """The smallest whole number that is not below it."""
+        return self._call("ceil")
+
     def by_libm(self, name: str) -> Real:
         """A function of the C library, by a call for each number."""
         return self._call(name)

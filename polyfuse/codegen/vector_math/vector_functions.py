@@ -27,6 +27,9 @@ from polyfuse.codegen.vector_math.register_width import in_whole_registers
 VECTOR_FUNCTIONS = {name: f"vector_{name}" for name in ("exp", "log", "tanh", "erf", "pow", "sin", "cos")}
 """The names of a body's functions in vector code."""
 
+WHOLE_NUMBERS = {"floor": "vector_floor", "ceil": "vector_ceil"}
+"""Roundings to whole numbers that stay floating-point numbers; numba's math.floor gives an int64."""
+
 
 def _scales(context: Any) -> bool:
     """True if the processor that code is made for multiplies vectors by powers of two in one instruction."""
@@ -89,3 +92,15 @@ def vector_sin(typingctx: Any, x: Any) -> Any:
 def vector_cos(typingctx: Any, x: Any) -> Any:
     """The cosine; in double precision a call of libm."""
     return _typed(cos, x)
+
+
+@intrinsic
+def vector_floor(typingctx: Any, x: Any) -> Any:
+    """The largest whole number that is not above x, exact."""
+    return _typed(lambda value: value.rounded_down(), x)
+
+
+@intrinsic
+def vector_ceil(typingctx: Any, x: Any) -> Any:
+    """The smallest whole number that is not below x, exact."""
+    return _typed(lambda value: value.rounded_up(), x)

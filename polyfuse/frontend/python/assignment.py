@@ -27,10 +27,11 @@ from polyfuse.frontend.python.parameters import DTYPES
 from polyfuse.frontend.python.scope import Place
 from polyfuse.frontend.python.scope_names import Names
 from polyfuse.ir import Access, DType, Statement
+from polyfuse.ir.nest_text import BINARY
 from polyfuse.ir.scalar import Select, number, turned
 
 TARGETS = "a variable, or one element of an array that is given or made before"
-OPERATORS = "= += -= *= /="
+OPERATORS = "= += -= *= /= **=, //= %= <<= >>= &= |= ^= of integers"
 NEUTRAL = {"+=": 0, "*=": 1}
 """The neutral elements of addition and multiplication."""
 
@@ -186,7 +187,7 @@ def whole_value(names: Names, node: ast.Assign | ast.AugAssign | ast.AnnAssign, 
     if not isinstance(node, ast.AugAssign):
         assert node.value is not None, "an annotation without a value is not an assignment"
         return node.value
-    if not isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div):
+    if type(node.op) not in BINARY:
         names.source.refuse(node, f"{ast.unparse(node)}: this operator", OPERATORS)
     return ast.copy_location(ast.BinOp(target, node.op, node.value), node)
 

@@ -3,7 +3,7 @@
     value ::= number | size | index | scalar | A[aff, …] | A[aff]…[aff]
             | value (+ - * / **) value | -value | +value | f(value, …) | value if test else value
     test  ::= value (< <= > >= == !=) value (chained too) | test and test | test or test | not test
-    f     ::= sqrt exp log pow abs min max sin cos tanh erf (math, numpy, builtins), numpy.where, float
+    f     ::= sqrt exp log pow abs min max sin cos … (math, numpy, builtins; `FUNCTIONS`), numpy.where, float
 
 Whatever else stands where a `value` is expected is refused, with its place in the source.
 """
@@ -20,15 +20,19 @@ import sympy
 from polyfuse.errors import quantity
 from polyfuse.frontend.python.affine import Affine
 from polyfuse.frontend.python.conditions import Predicate
+from polyfuse.frontend.python.scope_names import FUNCTIONS
 from polyfuse.ir import Access, scalar
+from polyfuse.ir.expression import OPERATORS
 from polyfuse.ir.nest_text import BINARY, COMPARE
 from polyfuse.ir.scalar import Select
 from polyfuse.ir.tree import date_map
 from polyfuse.sets import OUT
 
+_APART = ("where", "float", "range", "len")
 ALLOWED = (
-    "numbers, sizes, indices, scalars, A[i, j] or A[i][j], + - * / **, a if test else b, and "
-    "sqrt exp log pow abs min max sin cos tanh erf, np.where, float and len"
+    "numbers, sizes, indices, scalars, A[i, j] or A[i][j], + - * / **, // % << >> & | ^ of integers, "
+    f"a if test else b, and {' '.join(name for name, _ in FUNCTIONS if name not in _APART)}, "
+    "np.where, float and len"
 )
 TESTS = "comparisons (< <= > >= == !=) of values; and, or, not"
 
@@ -93,17 +97,13 @@ class Body:
                 return self.value(node.operand)
             case ast.BinOp() if type(node.op) in BINARY:
                 self.fractional |= isinstance(node.op, ast.Div)
+                if type(node.op) in OPERATORS.values():
+                    return self._of_integers(node)
                 return BINARY[type(node.op)](self.value(node.left), self.value(node.right))
             case ast.IfExp():
                 return Select(self.test(node.test), self.value(node.body), self.value(node.orelse))
             case ast.Call():
                 return self._call(node)
-            case ast.BinOp(op=ast.FloorDiv() | ast.Mod()):
-                self._refuse(
-                    node,
-                    "// and % in a value",
-                    f"// and % by constants in subscripts, bounds and conditions; {ALLOWED}",
-                )
         self._refuse(node, f"{ast.unparse(node)} is not a value that a nest can compute", ALLOWED)
 
     def test(self, node: ast.expr) -> sympy.Basic:
@@ -195,8 +195,19 @@ class Body:
             return reduce(scalar.FUNCTIONS[name], args)
         if name is None or name in ("max", "min", "len") or len(args) != _ARITY.get(name, 1):
             self._refuse(node, f"{ast.unparse(node)} with {quantity(len(args), 'argument')}", ALLOWED)
-        self.fractional |= name not in ("abs", "pow")
+        self.fractional |= name not in ("abs", "pow", "floor", "ceil")
         return args[0] if name == "float" else scalar.FUNCTIONS[name](*args)
+
+    def _of_integers(self, node: ast.BinOp) -> sympy.Expr:
+        """An operation on two integers of arrays; indices and sizes, which have the target's type, are none."""
+        made = BINARY[type(node.op)](self.value(node.left), self.value(node.right))
+        if made.atoms(sympy.Symbol) - made.atoms(scalar.Read):
+            self._refuse(
+                node,
+                f"{ast.unparse(node)} in a value: an operation of integers on an index or a size",
+                f"// and % by constants in subscripts, bounds and conditions; {ALLOWED}",
+            )
+        return made
 
     def _refuse(self, node: ast.expr, why: str, allowed: str) -> NoReturn:
         self.affine.names.source.refuse(node, why, allowed)

@@ -16,7 +16,7 @@ import numpy as np
 
 from polyfuse.errors import NotAffine
 from polyfuse.frontend.python.numpy.frames import Frame, LocalFunction
-from polyfuse.frontend.python.numpy.program import Program
+from polyfuse.frontend.python.numpy.program import CALLED, Program
 from polyfuse.frontend.python.numpy.subscripts import Cut, Part, from_start, subscripted
 from polyfuse.frontend.python.numpy.syntax import constant, number, placed, times
 from polyfuse.frontend.python.numpy.values import (
@@ -31,6 +31,7 @@ from polyfuse.frontend.python.numpy.values import (
     weak_type,
 )
 from polyfuse.frontend.python.scope_names import FUNCTIONS, MISSING
+from polyfuse.ir.expression import OPERATORS
 from polyfuse.ir.number_types import no_integer
 
 Call = Callable[["Expressions", ast.Call, list[Value], dict[str, Value], Array | None], Value]
@@ -386,8 +387,13 @@ class Expressions:
                 return Static(not known.value)
             self.refuse(node, f"{ast.unparse(node)} is no number", ALLOWED)
         value = values[0]
+        if isinstance(node.op, ast.Invert) and value.dtype != BOOL:
+            self.integers(node, [value.dtype])
+            return self.operation(node, ast.Sub(), [Scalar(number(-1), "integer"), value])
         if isinstance(value, Scalar):
-            dtype = BOOL if isinstance(node.op, ast.Not) else value.dtype
+            dtype = BOOL if isinstance(node.op, ast.Not | ast.Invert) else value.dtype
+            if isinstance(node.op, ast.Invert):
+                return Scalar(ast.copy_location(ast.UnaryOp(ast.Not(), value.node), node), BOOL)
             return Scalar(_rebuilt(node, operand=value.node), dtype)
         if isinstance(node.op, ast.Invert | ast.Not):
             if value.dtype != BOOL or isinstance(node.op, ast.Not):
@@ -415,7 +421,11 @@ class Expressions:
         if type(op) in logical and types == [BOOL, BOOL]:
             join = logical[type(op)]()
             return self.program.elementwise(lambda a, b: ast.BoolOp(join, [a, b]), BOOL, values)
+        if isinstance(op, ast.BitXor) and types == [BOOL, BOOL]:
+            return self.compared(ast.NotEq(), values)
         dtype = common_type(types, divides=isinstance(op, ast.Div))
+        if type(op) in OPERATORS.values():
+            self.integers(node, types)
         if all(isinstance(value, Scalar) for value in values):
             left, right = (
                 as_number(value.node, value.dtype) for value in values if isinstance(value, Scalar)
@@ -423,10 +433,6 @@ class Expressions:
             if isinstance(node, ast.BinOp):
                 return Scalar(_rebuilt(node, left=left, right=right), dtype)
             return Scalar(ast.copy_location(ast.BinOp(left, op, right), node), dtype)
-        if not isinstance(op, ast.Add | ast.Sub | ast.Mult | ast.Div | ast.Pow):
-            self.refuse(
-                node, f"{ast.unparse(node)}: this operator on arrays", "+ - * / ** @, & | ~ on conditions"
-            )
         if types == [BOOL, BOOL] and not isinstance(op, ast.Mult):
             self.refuse(node, f"{ast.unparse(node)}: this operator on conditions", "& | ~ ^")
 
@@ -434,6 +440,15 @@ class Expressions:
             return ast.BinOp(as_number(a, types[0]), op, as_number(b, types[1]))
 
         return self.program.elementwise(make, dtype, values)
+
+    def integers(self, node: ast.expr, types: Sequence[str]) -> None:
+        """Refuse an operation of integers on other numbers."""
+        other = next((t for t in types if not t.startswith("int") and t != BOOL), None)
+        if other is not None:
+            what = "fractions" if other == "fraction" else f"{other} numbers"
+            self.refuse(
+                node, f"{ast.unparse(node)}: an operation of integers on {what}", "np.floor, or integers"
+            )
 
     def comparison(self, node: ast.Compare) -> Value:
         """x < y, chained too; `is` and == of Python objects that are known."""
@@ -561,7 +576,7 @@ class Expressions:
     def scalar_call(self, node: ast.Call, called: str, args: list[Scalar]) -> Scalar:
         """A function of numbers, which the reader of single elements knows."""
         types = [arg.dtype for arg in args]
-        if called in ("max", "min", "abs", "pow"):
+        if called in ("max", "min", "abs", "pow", "floor", "ceil"):
             dtype = common_type(types)
         elif called == "where":
             dtype = common_type(types[1:])
@@ -570,12 +585,8 @@ class Expressions:
         else:
             dtype = no_integer(common_type(types)) if types else "fraction"  # type: ignore[arg-type]
         nodes = [arg.node for arg in args]
-        function = (
-            node.func if self.frame.is_first or called not in _CALLED else self.program.function(called)
-        )
-        if called in ("pow", "where", "erf") and not self.frame.is_first:
-            if called == "erf":
-                return Scalar(node, dtype)
+        function = node.func if self.frame.is_first or called not in CALLED else self.program.function(called)
+        if called in ("pow", "where") and not self.frame.is_first:
             made: ast.expr = (
                 ast.BinOp(nodes[0], ast.Pow(), nodes[1])
                 if called == "pow"
@@ -583,9 +594,6 @@ class Expressions:
             )
             return Scalar(ast.copy_location(made, node), dtype)
         return Scalar(_rebuilt(node, func=function, args=nodes), dtype)
-
-
-_CALLED = ("sqrt", "exp", "log", "sin", "cos", "tanh", "abs", "max", "min", "float", "range")
 
 
 def _copy(node: ast.expr) -> ast.expr:

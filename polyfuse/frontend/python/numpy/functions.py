@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from polyfuse.frontend.python.numpy.expressions import Call, Expressions
-from polyfuse.frontend.python.numpy.library import arctan, arctan2, cholesky, cov
+from polyfuse.frontend.python.numpy.library import arctan, arctan2, cholesky, cov, rint, trunc
 from polyfuse.frontend.python.numpy.program import MAXIMUM, MINIMUM, PRODUCT, SUM, Reduction, shape_text
 from polyfuse.frontend.python.numpy.subscripts import Cut, subscripted
 from polyfuse.frontend.python.numpy.syntax import constant, minus, number, plus, quotient, times
@@ -249,6 +249,18 @@ for _name, _objects in {
     "sin": (np.sin,),
     "cos": (np.cos,),
     "tanh": (np.tanh,),
+    "tan": (np.tan,),
+    "asin": (np.arcsin,),
+    "acos": (np.arccos,),
+    "sinh": (np.sinh,),
+    "cosh": (np.cosh,),
+    "asinh": (np.arcsinh,),
+    "acosh": (np.arccosh,),
+    "atanh": (np.arctanh,),
+    "log2": (np.log2,),
+    "log10": (np.log10,),
+    "log1p": (np.log1p,),
+    "expm1": (np.expm1,),
 }.items():
     _define(_elementwise(1, _function(_name), _real), *_objects)
 _define(_elementwise(1, _function("abs"), common_type), np.abs, np.fabs, builtins.abs)
@@ -256,12 +268,9 @@ _define(_elementwise(1, lambda e, a: ast.UnaryOp(ast.USub(), a), common_type), n
 _define(_elementwise(1, lambda e, a: ast.BinOp(a, ast.Mult(), a), common_type), np.square)
 _define(_elementwise(1, lambda e, a: ast.BinOp(number(1.0), ast.Div(), a), _real), np.reciprocal)
 _define(_elementwise(1, _sign, common_type), np.sign)
-_define(
-    _elementwise(1, lambda e, a: ast.BinOp(e.program.call("exp", a), ast.Sub(), number(1.0)), _real), np.expm1
-)
-_define(
-    _elementwise(1, lambda e, a: e.program.call("log", ast.BinOp(number(1.0), ast.Add(), a)), _real), np.log1p
-)
+_define(_elementwise(1, lambda e, a: ast.BinOp(number(2), ast.Pow(), a), _real), np.exp2)
+for _name, _ufunc in {"floor": np.floor, "ceil": np.ceil}.items():
+    _define(_elementwise(1, _function(_name), common_type), _ufunc)
 _define(_elementwise(2, lambda e, a, b: e.program.call("max", a, b), common_type), np.maximum, np.fmax)
 _define(_elementwise(2, lambda e, a, b: e.program.call("min", a, b), common_type), np.minimum, np.fmin)
 _define(
@@ -295,6 +304,47 @@ _define(_elementwise(2, _logical(ast.And()), _bool, numbers=False), np.logical_a
 _define(_elementwise(2, _logical(ast.Or()), _bool, numbers=False), np.logical_or)
 _define(_elementwise(1, lambda e, a: ast.UnaryOp(ast.Not(), a), _bool, numbers=False), np.logical_not)
 _define(_elementwise(1, lambda e, a: ast.Compare(a, [ast.NotEq()], [a]), _bool), np.isnan)
+
+
+def _less_itself(e: Expressions, a: ast.expr) -> ast.expr:
+    """0 of a finite number, NaN of the others."""
+    return ast.BinOp(a, ast.Sub(), a)
+
+
+def _is_finite(e: Expressions, a: ast.expr) -> ast.expr:
+    return ast.Compare(_less_itself(e, a), [ast.Eq()], [number(0)])
+
+
+def _is_infinite(e: Expressions, a: ast.expr) -> ast.expr:
+    own = ast.Compare(a, [ast.Eq()], [a])
+    return ast.BoolOp(ast.And(), [own, ast.Compare(_less_itself(e, a), [ast.NotEq()], [number(0)])])
+
+
+def _of_integers(op: ast.operator, e: Expressions, a: Arguments) -> Value:
+    return e.operation(a.node, op, [a.either("x1"), a.either("x2")])
+
+
+_define(_elementwise(1, _is_finite, _bool), np.isfinite)
+_define(_elementwise(1, _is_infinite, _bool), np.isinf)
+for _integers, _functions in {
+    ast.FloorDiv: (np.floor_divide,),
+    ast.Mod: (np.mod, np.remainder),
+    ast.LShift: (np.left_shift,),
+    ast.RShift: (np.right_shift,),
+    ast.BitAnd: (np.bitwise_and,),
+    ast.BitOr: (np.bitwise_or,),
+    ast.BitXor: (np.bitwise_xor,),
+}.items():
+    _for("x1 x2", *_functions)(partial(_of_integers, _integers()))
+
+
+@_for("x", np.invert)
+def _invert(e: Expressions, a: Arguments) -> Value:
+    value = a.either("x")
+    if value.dtype == BOOL:
+        return e.program.elementwise(lambda x: ast.UnaryOp(ast.Not(), x), BOOL, [value])
+    e.integers(a.node, [value.dtype])
+    return e.operation(a.node, ast.Sub(), [Scalar(number(-1), "integer"), value])
 
 
 @_for("condition x y", np.where)
@@ -335,6 +385,24 @@ def _ufunc_outer(
     if isinstance(left, Array) and isinstance(right, Array):
         left = subscripted(e.program.geometry, left, [*[Cut(None, None)] * left.rank, *[None] * right.rank])
     return call(e, node, [left, right], named, into)
+
+
+@_for("a decimals", np.round, np.around, np.ndarray.round)
+def _round(e: Expressions, a: Arguments) -> Value:
+    """The nearest number of so many decimals, of two the even one."""
+    value, decimals = a.either("a"), a.integer("decimals", 0)
+    if value.dtype.startswith("int") and decimals >= 0:
+        return value
+    if value.dtype.startswith("int") or value.dtype == BOOL:
+        a.refuse("integers to tens")
+    scale = Scalar(number(10 ** abs(decimals)), "integer")
+    steps: tuple[ast.operator, ast.operator] = (
+        (ast.Mult(), ast.Div()) if decimals > 0 else (ast.Div(), ast.Mult())
+    )
+    scaled = e.operation(a.node, steps[0], [value, scale]) if decimals else value
+    made = e.inlined(e, a.node, rint, [scaled], {})
+    assert isinstance(made, Array | Scalar), "a number is rounded to a number"
+    return e.operation(a.node, steps[1], [made, scale]) if decimals else made
 
 
 @_for("a b", np.outer)
@@ -731,6 +799,48 @@ def _repeat(e: Expressions, a: Arguments) -> Value:
     axis = a.integer("axis", 0) % array.rank
     shape = (*array.shape[:axis], times(array.shape[axis], number(repeats)), *array.shape[axis + 1 :])
     return reshaped(array, shape, lambda i: (*i[:axis], quotient(i[axis], repeats), *i[axis + 1 :]))
+
+
+@_for("a reps", np.tile)
+def _tile(e: Expressions, a: Arguments) -> Value:
+    array, given = a.array("a"), a.given.get("reps")
+    counts = [
+        constant(p.node) if isinstance(p, Scalar) else None
+        for p in (given if isinstance(given, tuple) else (given,))
+    ]
+    known = [count for count in counts if count is not None]
+    if len(known) < len(counts):
+        a.refuse("reps are not constant integers")
+    rank = max(array.rank, len(known))
+    known = [1] * (rank - len(known)) + known
+    shape = (*[number(1)] * (rank - array.rank), *array.shape)
+    parts = list(range(rank - array.rank, rank))
+    if any(
+        count != 1 and constant(extent) is None
+        for count, extent in zip(known[rank - array.rank :], array.shape, strict=True)
+    ):
+        a.refuse(
+            "an axis is repeated whose extent is a size: its subscript would be modulo that, which is not affine"
+        )
+    return reshaped(
+        array,
+        tuple(times(extent, number(count)) for extent, count in zip(shape, known, strict=True)),
+        lambda i: tuple(_modulo(i[p], constant(shape[p]) or 1) if known[p] != 1 else i[p] for p in parts),
+    )
+
+
+@_for("x y indexing", np.meshgrid)
+def _meshgrid(e: Expressions, a: Arguments) -> Value:
+    x, y = a.array("x"), a.array("y")
+    indexing = a.given.get("indexing", Static("xy"))
+    if x.rank != 1 or y.rank != 1 or not isinstance(indexing, Static) or indexing.value not in ("xy", "ij"):
+        a.refuse("other grids than those of two vectors")
+    first = 1 if indexing.value == "xy" else 0
+    shape = (y.shape[0], x.shape[0]) if first else (x.shape[0], y.shape[0])
+    return (
+        reshaped(x, shape, lambda i: (i[first],)),
+        reshaped(y, shape, lambda i: (i[1 - first],)),
+    )
 
 
 @_for("a width mode constant_values", np.pad)
@@ -1192,5 +1302,8 @@ for _own, _numpy in (
     (cholesky, np.linalg.cholesky),
     (arctan, np.arctan),
     (arctan2, np.arctan2),
+    (trunc, np.trunc),
+    (trunc, np.fix),
+    (rint, np.rint),
 ):
     _define(_program(_own), _numpy)

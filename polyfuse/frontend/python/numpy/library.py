@@ -52,3 +52,16 @@ def arctan2(y: Any, x: Any) -> Any:
     """np.arctan2(y, x): the angle of the point (x, y). It knows no sign of zeros."""
     angle = arctan(np.where(y == 0.0, 0.0, y / x))
     return np.where(x < 0.0, np.where(y < 0.0, angle - 3.141592653589793, angle + 3.141592653589793), angle)
+
+
+def trunc(x: Any) -> Any:
+    """np.trunc(x): towards zero."""
+    return np.where(x < 0.0, np.ceil(x), np.floor(x))
+
+
+def rint(x: Any) -> Any:
+    """np.rint(x): the nearest whole number, of two the even one."""
+    below = np.floor(x)
+    over = x - below
+    is_odd = 2.0 * np.floor(0.5 * below) != below
+    return np.where((over > 0.5) | ((over == 0.5) & is_odd), below + 1.0, below)

@@ -31,6 +31,7 @@ from polyfuse.frontend.python.numpy.syntax import constant, element, minus, name
 from polyfuse.frontend.python.numpy.values import BOOL, Array, Scalar, Static, Value, as_number, common_type
 from polyfuse.frontend.python.scope import Branch, Range
 from polyfuse.frontend.python.source import source_of
+from polyfuse.ir.expression import OPERATORS
 
 DEEPEST = 16
 """Calls inside of calls: a function that calls itself ends here."""
@@ -434,6 +435,11 @@ class Statements:
         if not isinstance(current, Scalar):
             self.expressions.refuse(node, f"{ast.unparse(node.target)} is no number", "numbers and arrays")
         dtype = common_type([current.dtype, value.dtype], divides=isinstance(node.op, ast.Div))
+        if type(node.op) in OPERATORS.values():
+            self.expressions.integers(
+                ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node),
+                [current.dtype, value.dtype],
+            )
         whole = ast.copy_location(ast.BinOp(current.node, node.op, value.node), node)
         if isinstance(node.target, ast.Name):
             frame, own = self.frame, node.target.id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -203,3 +204,51 @@ def singles(x: f32[N], k: i32[N], y: f32[N]):
     v = k * 2
     u = np.sum(x)
     return z, w, v, u, x.astype(np.float64), np.sqrt(k * k)
+
+
+def functions(x: f64[N], A: f64[N, M]):
+    y = 0.9 * x / np.max(np.abs(x))
+    x[0] = np.inf
+    x[-1] = np.nan
+    z = np.where(np.isinf(x) | ~np.isfinite(x), 4.5, x * 3)
+    a = np.arcsin(y) + np.arccos(y) * np.arctanh(y) - np.arctan(z) + np.tan(y)
+    b = np.sinh(y) * np.cosh(z) + np.arcsinh(z) + np.arccosh(np.abs(z) + 1)
+    c = np.log2(z * z) + np.log10(z * z) + np.log1p(1e-18 * z) + np.expm1(1e-18 * z) + np.exp2(z)
+    A[:] = np.round(A * 4) / 2
+    return (
+        a,
+        b,
+        c,
+        np.hypot(y, z),
+        np.floor(A) + 10 * np.ceil(A) + 100 * np.rint(A) + 1000 * np.trunc(A),
+        np.round(A * 0.37, 2),
+        np.floor(z).sum(),
+        math.sinh(A[0, 0]),
+        np.sign(z),
+    )
+
+
+def integers(k: i64[N], l: i32[N], A: f64[N, M]):
+    a = k // l + 5 * (k % l) - k // -2 + k % 3
+    b = (k << 3) ^ (k >> 1) | (~k & 7)
+    c = (l << 30) // 3 + (l >> l) - l % -1
+    k += np.left_shift(k, 70) + np.floor_divide(k, 0)
+    k &= 6
+    for i in range(1, len(k)):
+        l[i] = l[i - 1] % l[i] + l[i] // 2
+        l[i] ^= 5
+    t = k[0] // 2
+    return (
+        a,
+        b,
+        c,
+        np.where((k > 0) ^ (l > 0), k, 0),
+        (A * (k % 2 == 1)[:, None]).sum(axis=0),
+        np.floor(k) * t,
+    )
+
+
+def grids(x: f64[N], y: f64[M], A: f64[2, N]):
+    X, Y = np.meshgrid(x, y)
+    P, Q = np.meshgrid(x, y, indexing="ij")
+    return X * Y, P - Q, np.tile(A, (3, 1)), np.tile(A[:, :2], 2), np.tile(x, (2, 1))
