@@ -11,6 +11,7 @@ Whatever else stands where a `value` is expected is refused, with its place in t
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import NoReturn
@@ -20,6 +21,7 @@ import sympy
 from polyfuse.errors import quantity
 from polyfuse.frontend.python.affine import Affine
 from polyfuse.frontend.python.conditions import Predicate
+from polyfuse.frontend.python.gathers import gathered
 from polyfuse.frontend.python.scope_names import FUNCTIONS
 from polyfuse.ir import Access, scalar
 from polyfuse.ir.expression import OPERATORS
@@ -74,8 +76,14 @@ class Body:
             self._refuse(
                 slices[0], f"{ast.unparse(node)} is more than one element", "single elements, in loops"
             )
+        rows = gathered(names, node, name, subscripts)
+        if rows is not None:
+            return self._element(*rows)
+        return self._element(self.local_name(name), subscripts)
+
+    def _element(self, tensor: str, subscripts: Sequence[ast.expr]) -> Access:
         element = date_map(self.affine.domain, [self.affine.value(part) for part in subscripts])
-        return Access(self.local_name(name), element.set_tuple_name(OUT, self.local_name(name)))
+        return Access(tensor, element.set_tuple_name(OUT, tensor))
 
     def local_name(self, name: str) -> str:
         """The tensor of a name: a parameter that is assigned becomes a local variable of its own, as in Python."""

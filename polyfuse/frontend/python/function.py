@@ -358,6 +358,8 @@ class _Reader:
         written = {s.write.tensor for s in found}
         given = [replace(t, role="inout") if t.name in written else t for t in self.names.tensors.values()]
         given += self.names.arrays.values()
+        read = {access.tensor for s in found for access in s.reads}
+        given += (tensor for tensor in self.names.gathered.values() if tensor.name in read)
         types = local_types(self.found, {t.name: t.dtype for t in given})
         return (*given, *(Tensor(name, (), dtype, "temporary") for name, dtype in types.items()))
 

@@ -68,6 +68,7 @@ class Names:
     """The names of one function: `indices` are loop variables, `locals` variables, `made` local arrays.
 
     `arrays` are the local arrays made so far; `shapes` the extents of these and of parameters as they are written.
+    `gathered` collects the tensors of rows, by table and index.
     """
 
     source: Source
@@ -78,6 +79,7 @@ class Names:
     indices: frozenset[str]
     made: frozenset[str] = frozenset()
     arrays: Mapping[str, Tensor] = field(default_factory=dict)
+    gathered: dict[tuple[str, str], Tensor] = field(default_factory=dict)
 
     def rank(self, name: str) -> int | None:
         """The number of subscripts of a parameter, a local array or a variable; None for another name."""

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from polyfuse.errors import NotAffine
+from polyfuse.frontend.python.gathers import is_from_data
 from polyfuse.frontend.python.numpy.frames import Frame, LocalFunction
 from polyfuse.frontend.python.numpy.program import CALLED, Program
 from polyfuse.frontend.python.numpy.subscripts import Cut, Part, from_start, subscripted
@@ -32,6 +33,7 @@ from polyfuse.frontend.python.numpy.values import (
 )
 from polyfuse.frontend.python.scope_names import FUNCTIONS, MISSING
 from polyfuse.ir.expression import OPERATORS
+from polyfuse.ir.gather import INTEGERS
 from polyfuse.ir.number_types import no_integer
 
 Call = Callable[["Expressions", ast.Call, list[Value], dict[str, Value], Array | None], Value]
@@ -232,6 +234,12 @@ class Expressions:
                         node, f"{ast.unparse(node)}: a mask of another rank", "a mask of the array's shape"
                     )
                 return replace(base, mask=self.program.broadcast(only, base.shape))
+        if isinstance(node.ctx, ast.Load) and base.rank and base.mask is None:
+            index = (
+                None if isinstance(parts[0], ast.Slice) or _is_ellipsis(parts[0]) else self.value(parts[0])
+            )
+            if isinstance(index, Array) and index.rank and index.dtype in INTEGERS:
+                return self.gathered(node, base, index, parts[1:])
         count = sum(not (_is_ellipsis(part) or self.is_none(part)) for part in parts)
         if count > base.rank:
             self.refuse(
@@ -251,6 +259,24 @@ class Expressions:
             return self.single(node, base, [part for part in read if isinstance(part, ast.expr)])
         written = [self.written_out(part) for part in read]
         return subscripted(self.program.geometry, base, written)
+
+    def gathered(self, node: ast.Subscript, base: Array, index: Array, rest: Sequence[ast.expr]) -> Array:
+        """base[index, …]: the rows that an array of integers chooses; no view, as in NumPy."""
+        rank = index.rank
+        made = Array(
+            (*index.shape, *base.shape[1:]),
+            base.dtype,
+            lambda i: base.element((index.element(i[:rank]), *i[rank:])),
+        )
+        count = sum(not (_is_ellipsis(part) or self.is_none(part)) for part in rest)
+        if count > base.rank - 1 or any(_is_ellipsis(part) for part in rest):
+            self.refuse(
+                node,
+                f"{ast.unparse(node)}: these subscripts behind an array",
+                "x[idx], x[idx, i], x[idx, 1:]",
+            )
+        read = [self.written_out(self.part(part)) for part in rest]
+        return subscripted(self.program.geometry, made, [*[Cut(None, None)] * rank, *read])
 
     def is_none(self, node: ast.expr) -> bool:
         """True for None by any name: np.newaxis."""
@@ -308,6 +334,8 @@ class Expressions:
                     self.affine(bound)
             return Cut(bounds[0], bounds[1], part.step)
         written = aliases.written_out(part)
+        if is_from_data(written):
+            return written
         if not geometry.is_affine(written):
             self.affine(written)
         return written

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
+from numba import prange
 
 import polyfuse as pf
 from polyfuse.frontend.python.numpy.lowering import Lowered, lowered
@@ -54,6 +56,28 @@ def heat(u: f64[N], v: f64[N]):
 def test_the_nest_keeps_the_notes() -> None:
     nest = pf.nest(heat)
     assert nest.notes == text(heat).notes
+
+
+def test_explain_names_the_temporaries() -> None:
+    assert f"{text(heat).notes[0]}" in str(pf.compile(pf.nest(heat), target="cpu").explain())
+
+
+def in_parallel(x: f64[N], y: f64[N]):
+    for i in prange(1, N):
+        y[i] = x[i - 1]
+    for i in numba.prange(len(y)):
+        y[i] += 1.0
+
+
+def test_a_parallel_loop_of_numba_is_a_loop() -> None:
+    assert (
+        body(in_parallel)
+        == """\
+    for i in range(1, N):
+        y[i] = x[i - 1]
+    for i in range(N):
+        y[i] += 1.0"""
+    )
 
 
 def forwards(x: f64[N], A: f64[N, N]):
