@@ -28,10 +28,12 @@ def is_from_data(node: ast.expr) -> bool:
 def gathered(
     names: Names, node: ast.expr, table: str, subscripts: Sequence[ast.expr]
 ) -> tuple[str, list[ast.expr]] | None:
-    """The tensor of rows, and the subscripts in it; None if the first subscript is not from data.
+    """The tensor of rows, and the subscripts in it; None if the first subscript is not from data, or stored to.
 
-    NotAffine where it is, but cannot be read so.
+    NotAffine where the function writes one of the two arrays.
     """
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        return None
     match subscripts:
         case [ast.Subscript(value=ast.Name(id=chooser), slice=inner) as first, *rest]:
             places = list(inner.elts) if isinstance(inner, ast.Tuple) else [inner]
@@ -45,8 +47,6 @@ def gathered(
             names.source.refuse(
                 first, f"{ast.unparse(first)} depends on data, and {name} is written here", ALLOWED
             )
-    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-        names.source.refuse(first, f"{ast.unparse(first)} depends on data, as a place to store to", ALLOWED)
     made = names.gathered.get((table, index.name))
     if made is None:
         name = f"{table}_at_{index.name}"

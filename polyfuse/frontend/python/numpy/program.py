@@ -445,10 +445,11 @@ class Program:
         whole = at(gone)
         free = into is not None and not self._reads(ast.Tuple([whole, begin]), into.storage)
         fits = free and into is not None and into.mask is None and self._same_shape(into.shape, shape)
+        fits = fits and into is not None and (not into.adds or how is SUM)
         target = into if fits and into is not None and into.dtype == dtype else self.array(shape, dtype, stem)
         place = target.element(kept)
         first = ast.Assign([stored(place)], begin)
-        body: list[ast.stmt] = [first]
+        body: list[ast.stmt] = [] if target.adds else [first]
         for statement in self._nested(inner, [self._combined(how, place, whole)]):
             body.append(statement)
         self._emit_nest(outer, body)

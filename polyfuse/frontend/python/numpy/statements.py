@@ -394,13 +394,19 @@ class Statements:
         """target op= value."""
         target = node.target
         current = self.expressions.value(_loaded(target))
-        value = self.expressions.value(node.value)
+        into = None
+        if isinstance(current, Array) and current.storage is not None and isinstance(node.op, ast.Add):
+            into = replace(current, adds=True)
+        value = self.expressions.value(node.value, into)
         if isinstance(current, Array):
             if current.storage is None:
                 self.expressions.refuse(
                     target, f"{ast.unparse(target)} is no array's memory", "a view of an array"
                 )
             operand = self.expressions.number_or_array(node.value, value)
+            if isinstance(operand, Array) and operand.adds:
+                self.changed(current.storage)
+                return
             plain = replace(current, mask=None)
             if isinstance(operand, Array) and operand.mask is not None:
                 if self.program.mask_text(operand) != self.program.mask_text(current):
@@ -509,6 +515,7 @@ class Statements:
             if isinstance(node.iter, ast.Call)
             and self.frame.is_first
             and not bindings
+            and self._function_of(node.iter) == "range"
             and _same_call(node, bounds)
             else program.function("range")
         )

@@ -35,6 +35,7 @@ class Scalar:
 class Array:
     """An array. `storage` is the tensor whose elements its own are, if it is a view; else it cannot be assigned.
 
+    As the place for a reduction's result, one that `adds` keeps its values, to which the sum is added.
     An array with a `mask` has the elements for which it is true, in places that nobody knows: as in x[x > 0].
     """
 
@@ -43,6 +44,7 @@ class Array:
     element: Callable[[Index], ast.expr]
     storage: str | None = None
     mask: Array | None = None
+    adds: bool = False
 
     @property
     def rank(self) -> int:

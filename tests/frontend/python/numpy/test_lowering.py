@@ -13,6 +13,7 @@ from numba import prange
 import polyfuse as pf
 from polyfuse.frontend.python.numpy.lowering import Lowered, lowered
 from polyfuse.frontend.python.source import source_of
+from tests.frontend.python.running import copies
 
 # ruff: noqa: F821
 
@@ -140,6 +141,33 @@ def test_a_product_is_summed_where_it_is_assigned() -> None:
             for r0 in range(M):
                 C[i0, i1] += A[i0, r0] * B[r0, i1]"""
     )
+
+
+def updates(A: f64[N, N], C: f64[N, N], x: f64[N], y: f64[N]):
+    C += A @ A
+    y += np.max(A, axis=1)
+    y[1:] += A[1:] @ x
+    y += A @ y
+
+
+def test_a_sum_is_added_where_it_is_added_to() -> None:
+    found = body(updates)
+    assert found.startswith(
+        """\
+    for i0 in range(N):
+        for i1 in range(N):
+            for r0 in range(N):
+                C[i0, i1] += A[i0, r0] * A[r0, i1]
+    largest = empty("""
+    )
+    assert "            y[i0 + 1] += A[i0 + 1, r0] * x[r0]\n" in found
+    assert found.endswith("y[i0] = y[i0] + product[i0]")
+    rng = np.random.default_rng(1)
+    given = {name: rng.normal(size=(4, 4) if name in "AC" else 4) for name in "ACxy"}
+    expected = copies(given)
+    updates(**expected)
+    for name, value in pf.interpret(pf.nest(updates), given).items():
+        np.testing.assert_allclose(value, expected[name])
 
 
 def elements(x: f64[N], y: f64[N]):
