@@ -19,7 +19,7 @@ from polyfuse.frontend.python.gathers import is_from_data
 from polyfuse.frontend.python.numpy.frames import Frame, LocalFunction
 from polyfuse.frontend.python.numpy.program import CALLED, Program
 from polyfuse.frontend.python.numpy.subscripts import Cut, Part, from_start, subscripted
-from polyfuse.frontend.python.numpy.syntax import constant, number, placed, times
+from polyfuse.frontend.python.numpy.syntax import constant, minus, number, placed, plus, times
 from polyfuse.frontend.python.numpy.values import (
     BOOL,
     Array,
@@ -219,9 +219,25 @@ class Expressions:
                 )
             found: Value = base[at]
             return found
+        if isinstance(base, Static) and base.value is np.mgrid:
+            return self.grid(node)
         if not isinstance(base, Array):
             return self.unread(node)
         return self.selected(node, base)
+
+    def grid(self, node: ast.Subscript) -> Value:
+        """np.mgrid[a:b, c:d]: an array of each subscript, as a tuple."""
+        parts = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+        cuts = [self.written_out(self.part(part)) if isinstance(part, ast.Slice) else None for part in parts]
+        bounds = [
+            (cut.start or number(0), cut.stop)
+            for cut in cuts
+            if isinstance(cut, Cut) and cut.stop is not None and cut.step == 1
+        ]
+        if len(bounds) < len(parts) or len(parts) < 2:
+            self.refuse(node, f"{ast.unparse(node)}: these subscripts", "np.mgrid[a:b, c:d] of integers")
+        shape = tuple(minus(stop, start) for start, stop in bounds)
+        return tuple(Array(shape, "int64", _counted(k, start)) for k, (start, _) in enumerate(bounds))
 
     def selected(self, node: ast.Subscript, base: Array) -> Value:
         """base[…]."""
@@ -622,6 +638,10 @@ class Expressions:
             )
             return Scalar(ast.copy_location(made, node), dtype)
         return Scalar(_rebuilt(node, func=function, args=nodes), dtype)
+
+
+def _counted(axis: int, start: ast.expr) -> Callable[[tuple[ast.expr, ...]], ast.expr]:
+    return lambda index: plus(index[axis], start)
 
 
 def _copy(node: ast.expr) -> ast.expr:

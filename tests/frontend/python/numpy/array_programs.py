@@ -251,4 +251,5 @@ def integers(k: i64[N], l: i32[N], A: f64[N, M]):
 def grids(x: f64[N], y: f64[M], A: f64[2, N]):
     X, Y = np.meshgrid(x, y)
     P, Q = np.meshgrid(x, y, indexing="ij")
-    return X * Y, P - Q, np.tile(A, (3, 1)), np.tile(A[:, :2], 2), np.tile(x, (2, 1))
+    I, J = np.mgrid[: len(x), 1 : len(y)]
+    return I * J, X * Y, P - Q, np.tile(A, (3, 1)), np.tile(A[:, :2], 2), np.tile(x, (2, 1))

@@ -41,6 +41,10 @@ BAD = [
     ("for i in range(N):\n        t = x[i:]\n    y[0] = t[0]", "t[0]", "view or an array of one iteration"),
     ("return x > 0", "x > 0", "an array of conditions as a result"),
     ("a, b = x[0], x[1], 2.0", "a, b", "2 targets and 3 values"),
+    ("x[:] = np.tile(x, 2)", "np.tile", "an axis is repeated whose extent is a size"),
+    ("x[:] = x ^ 1", "x ^ 1", "x ^ 1: an operation of integers on float64 numbers"),
+    ("x[:] = ~x", "~x", "~x: an operation of integers on float64 numbers"),
+    ("I, J = np.mgrid[0:4:2, 0:3]", "np.mgrid", "np.mgrid[0:4:2, 0:3]: these subscripts"),
     ("x[:] = x[x > 0]", "x[:]", "the elements that a mask selects are assigned to others"),
 ]
 

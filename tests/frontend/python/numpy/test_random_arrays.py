@@ -62,11 +62,9 @@ def leaf(draw: st.DrawFn, rank: int, short: bool, wide: tuple[str, ...]) -> str:
     if short:
         at = draw(cut())
         row = draw(st.integers(-3, 3))
-        return draw(
-            st.sampled_from(
-                [f"{name}[{at}]", f"{name}[{at}]", f"{matrix}[{row}, {at}]", f"{matrix}[{at}, {row}]"]
-            )
-        )
+        whole = f"(k[{at}] % {vectors[2]}[{at}] + (k[{at}] << 2) // -3 - (k[{at}] & 5))"
+        kinds = [f"{name}[{at}]", f"{name}[{at}]", f"{matrix}[{row}, {at}]", f"{matrix}[{at}, {row}]", whole]
+        return draw(st.sampled_from(kinds))
     axis = draw(st.sampled_from(["0", "1", "-1"]))
     how = draw(st.sampled_from(["sum", "max", "min", "mean"]))
     kinds = [name, name, f"{matrix}[{draw(st.integers(-3, 3))}]", f"{matrix}.{how}(axis={axis})"]
