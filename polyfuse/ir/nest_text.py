@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from functools import partial
 
 import islpy as isl
@@ -30,7 +31,7 @@ COMPARE = {
     ast.Eq: sympy.Eq,
     ast.NotEq: sympy.Ne,
 }
-BINARY = {
+BINARY: dict[type[ast.operator], Callable[[sympy.Expr, sympy.Expr], sympy.Expr]] = {
     ast.Add: scalar.add,
     ast.Sub: scalar.sub,
     ast.Mult: scalar.mul,

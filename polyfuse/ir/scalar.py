@@ -80,7 +80,9 @@ class Tf32(sympy.Function):
         """Keep the expression unevaluated."""
 
 
-class _Unevaluated(sympy.Function):
+class Named(sympy.Function):
+    """A function of one number that SymPy has under no name of its own."""
+
     nargs = 1
 
     @classmethod
@@ -88,26 +90,30 @@ class _Unevaluated(sympy.Function):
         """Keep the expression unevaluated."""
 
 
-class Expm1(_Unevaluated):
+class Expm1(Named):
     """exp(x) - 1, exact near 0."""
 
 
-class Log1p(_Unevaluated):
+class Log1p(Named):
     """log(1 + x), exact near 0."""
 
 
-class Log2(_Unevaluated):
+class Log2(Named):
     """The logarithm to base 2."""
 
 
-class Log10(_Unevaluated):
+class Log10(Named):
     """The logarithm to base 10."""
 
 
-class OfIntegers(_Unevaluated):
+class OfIntegers(sympy.Function):
     """An operation on two integers; bodies have it of no other numbers."""
 
     nargs = 2
+
+    @classmethod
+    def eval(cls, *_: Any) -> None:
+        """Keep the expression unevaluated."""
 
 
 class FloorDiv(OfIntegers):

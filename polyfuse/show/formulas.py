@@ -16,7 +16,19 @@ from polyfuse.errors.proving import proving
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.gather import parts_of
 from polyfuse.ir.given import nest_given
-from polyfuse.ir.scalar import Read
+from polyfuse.ir.scalar import (
+    NAMES,
+    BitAnd,
+    BitOr,
+    BitXor,
+    FloorDiv,
+    LeftShift,
+    Modulo,
+    Named,
+    OfIntegers,
+    Read,
+    RightShift,
+)
 from polyfuse.sets import IN, OUT, PARAM, SET, dim_names, expression_text, param_names
 
 OPERATORS = {
@@ -27,6 +39,16 @@ OPERATORS = {
     "min=": r"\mathrel{\min}=",
 }
 """The LaTeX of each operator of a statement."""
+
+OF_INTEGERS = {
+    Modulo: r"\bmod",
+    LeftShift: r"\ll",
+    RightShift: r"\gg",
+    BitAnd: r"\mathbin{\&}",
+    BitOr: r"\mathbin{|}",
+    BitXor: r"\oplus",
+}
+"""The LaTeX of each operation on integers."""
 
 
 @proving("the view latex")
@@ -172,6 +194,17 @@ class BodyPrinter(LatexPrinter):
 
     def _print_Minimum(self, expr: sympy.Function) -> str:
         return self._call(r"\min", expr.args)
+
+    def _print_FloorDiv(self, expr: FloorDiv) -> str:
+        return rf"\left\lfloor{{\frac{{{self._print(expr.args[0])}}}{{{self._print(expr.args[1])}}}}}\right\rfloor"
+
+    def _print_Function(self, expr: sympy.Function, exp: str | None = None) -> str:
+        if isinstance(expr, OfIntegers):
+            left, right = map(self._print, expr.args)
+            return rf"\left({left} {OF_INTEGERS[type(expr)]} {right}\right)"
+        if isinstance(expr, Named):
+            return self._call(rf"\operatorname{{{NAMES[type(expr)]}}}", expr.args)
+        return str(super()._print_Function(expr, exp))
 
     def _print_Select(self, expr: sympy.Function) -> str:
         condition, yes, no = (self._print(arg) for arg in expr.args)

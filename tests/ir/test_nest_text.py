@@ -24,6 +24,8 @@ TEXTS = [
     "y[i, j] *= where(x[i, j] > 0, x[i, j], 0.01 * x[i, j])",
     "y[i, j] min= -inf",
     "y[i, j] = pow(x[i, j], 3.0) + sqrt(x[i, j]) + exp(-x[i, j]) + erf(log(i + 1))",
+    "y[i, j] = floor(x[i, j]) + log1p(x[i, j]) * asinh(x[i, j])",
+    "y[i, j] = (k[i] // 3 % k[j] << 2) - (k[i] >> 1 & k[j] | k[i] ^ 5)",
     "s = x[i, j]",
     "y[7 - i, i + 2 * j] = a + 1",
 ]

@@ -45,7 +45,10 @@ bodies = st.recursive(
     leaves,
     lambda inner: st.one_of(
         *(st.builds(f, inner, inner) for f in (add, sub, mul, div, Maximum, Minimum)),
-        *(st.builds(FUNCTIONS[f], inner) for f in ("exp", "tanh", "abs", "erf", "sqrt")),
+        *(
+            st.builds(FUNCTIONS[f], inner)
+            for f in ("exp", "tanh", "abs", "erf", "sqrt", "floor", "log1p", "acos")
+        ),
         st.builds(neg, inner),
         st.builds(lambda c, a, b: Select(greater(c, a), a, b), inner, inner, inner),
     ),

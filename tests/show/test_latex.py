@@ -83,3 +83,11 @@ def test_a_nest_is_an_array_of_its_statements(
 def test_a_statement_is_a_line() -> None:
     only = jacobi().statements[0]
     assert latex(only) == rf"{assignment(only)} \qquad {domain(only.domain)}"
+
+
+def test_operations_on_integers_and_functions_that_sympy_has_not() -> None:
+    only = statement("{ S[i] : 0 <= i < 8 }", "y[i] = (k[i] // 3 % 5 << 2) - log2(k[i] & 6)")
+    assert assignment(only) == (
+        r"y_{i} = \left(\left(\left\lfloor{\frac{k_{i}}{3}}\right\rfloor \bmod 5\right) \ll 2\right)"
+        r" - \operatorname{log2}\left(\left(k_{i} \mathbin{\&} 6\right)\right)"
+    )

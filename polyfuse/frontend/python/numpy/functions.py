@@ -269,8 +269,8 @@ _define(_elementwise(1, lambda e, a: ast.BinOp(a, ast.Mult(), a), common_type), 
 _define(_elementwise(1, lambda e, a: ast.BinOp(number(1.0), ast.Div(), a), _real), np.reciprocal)
 _define(_elementwise(1, _sign, common_type), np.sign)
 _define(_elementwise(1, lambda e, a: ast.BinOp(number(2), ast.Pow(), a), _real), np.exp2)
-for _name, _ufunc in {"floor": np.floor, "ceil": np.ceil}.items():
-    _define(_elementwise(1, _function(_name), common_type), _ufunc)
+_define(_elementwise(1, _function("floor"), common_type), np.floor)
+_define(_elementwise(1, _function("ceil"), common_type), np.ceil)
 _define(_elementwise(2, lambda e, a, b: e.program.call("max", a, b), common_type), np.maximum, np.fmax)
 _define(_elementwise(2, lambda e, a, b: e.program.call("min", a, b), common_type), np.minimum, np.fmin)
 _define(
@@ -326,16 +326,16 @@ def _of_integers(op: ast.operator, e: Expressions, a: Arguments) -> Value:
 
 _define(_elementwise(1, _is_finite, _bool), np.isfinite)
 _define(_elementwise(1, _is_infinite, _bool), np.isinf)
-for _integers, _functions in {
-    ast.FloorDiv: (np.floor_divide,),
-    ast.Mod: (np.mod, np.remainder),
-    ast.LShift: (np.left_shift,),
-    ast.RShift: (np.right_shift,),
-    ast.BitAnd: (np.bitwise_and,),
-    ast.BitOr: (np.bitwise_or,),
-    ast.BitXor: (np.bitwise_xor,),
-}.items():
-    _for("x1 x2", *_functions)(partial(_of_integers, _integers()))
+for _integers, _made_by in (
+    (ast.FloorDiv, np.floor_divide),
+    (ast.Mod, np.remainder),
+    (ast.LShift, np.left_shift),
+    (ast.RShift, np.right_shift),
+    (ast.BitAnd, np.bitwise_and),
+    (ast.BitOr, np.bitwise_or),
+    (ast.BitXor, np.bitwise_xor),
+):
+    _for("x1 x2", _made_by)(partial(_of_integers, _integers()))
 
 
 @_for("x", np.invert)
