@@ -22,6 +22,7 @@ from polyfuse.nn.conv.layers import (
     GroupNorm,
     MaxPool,
 )
+from polyfuse.nn.conv.transposed import conv_transpose
 from polyfuse.nn.elementwise import (
     abs,
     clamp,
@@ -110,6 +111,7 @@ from polyfuse.nn.lower import lower, named_constants
 from polyfuse.nn.normalization.reductions import argmax, argmin, logsumexp, norm, std, var
 from polyfuse.nn.recurrent.functional import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
 from polyfuse.nn.recurrent.layers import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
+from polyfuse.nn.scans import cumprod, cumsum
 from polyfuse.nn.shape.embedding import embedding
 from polyfuse.nn.shape.functional import (
     chunk,
@@ -176,7 +178,10 @@ __all__ = [
     "conv1d",
     "conv2d",
     "conv3d",
+    "conv_transpose",
     "cos",
+    "cumprod",
+    "cumsum",
     "divide",
     "elu",
     "embedding",

@@ -39,8 +39,8 @@ def backend(
     Args:
         module: The graph.
         example_inputs: Its inputs; their values are not read.
-        options: Arguments of `pf.compile` by name, and fallback="eager" or "error": what becomes of a node that
-            polyfuse does not compute.
+        options: Arguments of `pf.compile` by name; fallback="eager" or "error": what becomes of a node that polyfuse
+            does not compute; freeze=True: parameters and buffers are constants in graphs without gradients.
         mode: torch.compile's mode; has to be None or "default".
         record: Is given what becomes of each graph.
 
@@ -54,27 +54,43 @@ def backend(
     if mode not in (None, "default"):
         raise BadArgument(f'backend "polyfuse": mode is {mode!r}; it has options={{…}} instead')
     kept = record if record is not None else Record()
-    compilers = {kind: _compiler(kind, wanted, kept) for kind in ("forward", "backward", "inference")}
+    weights = weights_of(module) if wanted.freeze else ()
+    compilers = {kind: _compiler(kind, wanted, kept, ()) for kind in ("forward", "backward")}
     compiled: Callable[..., Any] = aot_autograd(
         fw_compiler=compilers["forward"],
         bw_compiler=compilers["backward"],
-        inference_compiler=compilers["inference"],
+        inference_compiler=_compiler("inference", wanted, kept, weights),
         decompositions=decompositions(),
         partition_fn=min_cut_rematerialization_partition,
     )(module, example_inputs)
     return compiled
 
 
-def _compiler(kind: str, options: Options, record: Record) -> Callable[..., Any]:
+def weights_of(module: torch.fx.GraphModule) -> tuple[bool, ...]:
+    """Say for each placeholder of Dynamo's graph whether it is a parameter or a buffer of a module.
+
+    Args:
+        module: The graph.
+
+    Returns:
+        A truth value for each placeholder; none where the graph holds its parameters itself.
+    """
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    return tuple("_parameters_" in node.name or "_buffers_" in node.name for node in placeholders)
+
+
+def _compiler(kind: str, options: Options, record: Record, weights: tuple[bool, ...]) -> Callable[..., Any]:
     def compile_graph(module: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        boxed: Callable[..., Any] = make_boxed_func(compiled_graph(module, kind, options, record).forward)
+        boxed: Callable[..., Any] = make_boxed_func(
+            compiled_graph(module, kind, options, record, weights).forward
+        )
         return boxed
 
     return compile_graph
 
 
 def compiled_graph(
-    module: torch.fx.GraphModule, kind: str, options: Options, record: Record
+    module: torch.fx.GraphModule, kind: str, options: Options, record: Record, weights: tuple[bool, ...] = ()
 ) -> torch.fx.GraphModule:
     """Return a functional graph with each region compiled.
 
@@ -83,6 +99,7 @@ def compiled_graph(
         kind: "forward", "backward" or "inference".
         options: The user's options.
         record: Is given the graph's regions and the nodes that are left.
+        weights: For each placeholder, whether a region may hold it as a constant; used if there are as many.
 
     Returns:
         The graph.
@@ -99,6 +116,14 @@ def compiled_graph(
     if graph.left and options.fallback == "error":
         lines = "\n".join(f"  {refusal}" for refusal in graph.left)
         raise BadArgument(f"the {kind} graph has nodes that polyfuse does not compute:\n{lines}")
+    placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+    kept = {
+        name
+        for name, weight in (
+            zip(placeholders, weights, strict=True) if len(weights) == len(placeholders) else ()
+        )
+        if weight
+    }
     whole, names = divided(module, refused)
     for name in names:
         part = whole.get_submodule(name)
@@ -106,5 +131,7 @@ def compiled_graph(
         operators = tuple(str(node.target) for node in part.graph.nodes if node.op == "call_function")
         region = Region(name, operators)
         graph.regions.append(region)
-        setattr(whole, name, Compiled(part, options, region))
+        (call,) = (node for node in whole.graph.nodes if node.op == "call_module" and node.target == name)
+        held = tuple(at for at, operand in enumerate(call.args) if operand.name in kept)
+        setattr(whole, name, Compiled(part, options, region, held))
     return whole

@@ -21,10 +21,12 @@ class Options:
     Attributes:
         compile: Arguments of `pf.compile` by name.
         fallback: "eager" leaves nodes that are not supported to torch; "error" refuses the graph and names them all.
+        freeze: True makes constants of parameters and buffers in graphs without gradients.
     """
 
     compile: Mapping[str, Any] = field(default_factory=dict)
     fallback: Fallback = "eager"
+    freeze: bool = False
 
     @staticmethod
     def of(given: Mapping[str, Any] | None) -> Options:
@@ -37,15 +39,18 @@ class Options:
             The options.
 
         Raises:
-            BadArgument: for an option that does not exist, or a fallback that is none.
+            BadArgument: for an option that does not exist, or a value that it cannot have.
         """
         options = dict(given or {})
         fallback = options.pop("fallback", "eager")
         if fallback not in ("eager", "error"):
             raise BadArgument(f"options: fallback is {fallback!r}, expected 'eager' or 'error'")
+        freeze = options.pop("freeze", False)
+        if not isinstance(freeze, bool):
+            raise BadArgument(f"options: freeze is {freeze!r}, expected True or False")
         unknown = sorted(set(options) - set(COMPILE))
         if unknown:
             raise BadArgument(
-                f"options: there is no {', '.join(unknown)}; expected {', '.join((*COMPILE, 'fallback'))}"
+                f"options: there is no {', '.join(unknown)}; expected {', '.join((*COMPILE, 'fallback', 'freeze'))}"
             )
-        return Options(options, fallback)
+        return Options(options, fallback, freeze)

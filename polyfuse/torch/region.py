@@ -1,6 +1,7 @@
 """One region of a graph as a module: a nest for each combination of sizes it is called with.
 
-A call converts truth values to 1 and 0 and back, and gives results the strides that the graph expects.
+A call converts truth values to 1 and 0 and back, and gives results the strides that the graph expects. Weights may be
+constants of the nest: a call with others, or with changed ones, replaces them.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from polyfuse.compiler import compile
 from polyfuse.errors import PolyfuseError
+from polyfuse.frontend.torch.arrays import array_of
 from polyfuse.frontend.torch.aten import Unsupported
 from polyfuse.frontend.torch.aten.registry import Result
 from polyfuse.frontend.torch.graph import Refusal, import_nodes
 from polyfuse.ir import Nest
-from polyfuse.nn.graph import Value, input
+from polyfuse.nn.graph import Value, constant, input
 from polyfuse.nn.lower import lower_values
 from polyfuse.runtime.executable import Executable
 from polyfuse.torch.options import Options
@@ -36,24 +38,52 @@ class NotImported(PolyfuseError):
     """A region whose nodes are supported one by one, but not together."""
 
 
+@dataclass
+class Held:
+    """A weight that is a constant of a nest: the argument's number, the constant's name, and the tensor as it was."""
+
+    at: int
+    name: str
+    tensor: torch.Tensor
+    version: int
+
+    def changed(self, now: torch.Tensor) -> bool:
+        """Whether a call passes another tensor, or one written to since: torch counts writes, but not those to .data.
+
+        The tensor that is kept keeps its memory, so that no other can have the same address.
+        """
+        return now.data_ptr() != self.tensor.data_ptr() or now._version != self.version
+
+
 @dataclass(frozen=True)
 class Call:
-    """An executable, whether the graph wants a tuple of its results, and their meta values."""
+    """An executable, whether the graph wants a tuple of its results, their meta values, and the weights it holds."""
 
     executable: Executable
     several: bool
     metas: tuple[torch.Tensor, ...]
+    held: tuple[Held, ...]
+
+    def update(self, args: tuple[Any, ...]) -> None:
+        """Replace the weights that are others than in the call before."""
+        new = [one for one in self.held if one.changed(args[one.at])]
+        if new:
+            self.executable.replace_constants({one.name: array_of(args[one.at]) for one in new})
+            for one in new:
+                one.tensor, one.version = args[one.at].detach(), args[one.at]._version
 
 
 class Compiled(torch.nn.Module):
     """A region's module. It computes by polyfuse, and by torch where that fails."""
 
-    def __init__(self, module: torch.fx.GraphModule, options: Options, record: Region) -> None:
+    def __init__(
+        self, module: torch.fx.GraphModule, options: Options, record: Region, held: tuple[int, ...] = ()
+    ) -> None:
         super().__init__()
-        self._module, self._options, self._record = module, options, record
+        self._module, self._options, self._record, self._held = module, options, record, held
         self._made: dict[Key, Call] = {}
         metas = [node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"]
-        if all(map(is_fixed, metas)):
+        if not held and all(map(is_fixed, metas)):
             self._call(tuple(map(_key, metas)), None)
 
     def forward(self, *args: Any) -> Any:
@@ -61,7 +91,15 @@ class Compiled(torch.nn.Module):
         call = None if self._record.failed else self._call(tuple(map(_key, args)), args)
         if call is None:
             return self._module(*args)
-        found = call.executable(*(_passed(one) for one in args if isinstance(one, torch.Tensor)))
+        call.update(args)
+        constant = {one.at for one in call.held}
+        found = call.executable(
+            *(
+                _passed(one)
+                for at, one in enumerate(args)
+                if isinstance(one, torch.Tensor) and at not in constant
+            )
+        )
         if len(call.metas) == 1:
             found = (found,)
         results = tuple(map(_returned, found, call.metas))
@@ -71,9 +109,13 @@ class Compiled(torch.nn.Module):
         """What to call for these sizes; None where there is nothing, which the record says."""
         if key in self._made:
             return self._made[key]
-        module = self._module if args is None else sized(self._module, args)
+        metas = [node.meta["val"] for node in self._module.graph.nodes if node.op == "placeholder"]
+        fixed = args is None or all(map(is_fixed, metas))
+        module = self._module if fixed else sized(self._module, args or ())
+        held = self._holds(module, args)
         try:
-            executable = compile(nest_of(module, self._record.name), **self._arguments(module))
+            nest = nest_of(module, self._record.name, {one.name: one.tensor for one in held})
+            executable = compile(nest, **self._arguments(module))
         except PolyfuseError as error:
             self._record.failed = str(error)
             LOG.warning("%s runs in eager: %s", self._record.name, error)
@@ -81,9 +123,18 @@ class Compiled(torch.nn.Module):
         output = next(node for node in module.graph.nodes if node.op == "output").args[0]
         several = isinstance(output, list | tuple)
         metas = tuple(node.meta["val"] for node in (output if several else (output,)))
-        self._made[key] = Call(executable, several, metas)
+        self._made[key] = Call(executable, several, metas, held)
         self._record.compiled.append(executable)
         return self._made[key]
+
+    def _holds(self, module: torch.fx.GraphModule, args: tuple[Any, ...] | None) -> tuple[Held, ...]:
+        """The weights that are to be constants; a tensor made in inference mode does not count its writes."""
+        names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+        return tuple(
+            Held(at, names[at], args[at].detach(), args[at]._version)
+            for at in (self._held if args is not None else ())
+            if args[at].is_floating_point() and not args[at].is_inference()
+        )
 
     def _arguments(self, module: torch.fx.GraphModule) -> Mapping[str, Any]:
         """Arguments of `compile`; the target is the device of the region's tensors unless one was asked for."""
@@ -92,15 +143,16 @@ class Compiled(torch.nn.Module):
         return {"target": "cuda" if "cuda" in kinds else "cpu", **self._options.compile}
 
 
-def nest_of(module: torch.fx.GraphModule, name: str) -> Nest:
+def nest_of(module: torch.fx.GraphModule, name: str, held: Mapping[str, torch.Tensor] | None = None) -> Nest:
     """Return the nest of a graph whose sizes are numbers.
 
     Args:
         module: The graph, with meta values.
         name: The nest's name.
+        held: Tensors that are constants, by the placeholder's name.
 
     Returns:
-        The nest; its inputs are the graph's tensors in their order.
+        The nest; its inputs are the graph's other tensors in their order.
 
     Raises:
         NotImported: if nodes cannot be expressed; all are named.
@@ -116,6 +168,9 @@ def nest_of(module: torch.fx.GraphModule, name: str) -> Nest:
             given[node.name] = int(meta)
             continue
         try:
+            if held and node.name in held:
+                given[node.name] = constant(array_of(held[node.name]), node.name)
+                continue
             result = Result.of(meta)
             given[node.name] = input(node.name, result.shape, result.element)
             inputs.append(given[node.name])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from polyfuse import nn
@@ -51,6 +51,7 @@ def test_operators_are_numpys_to_the_last_bit(text: str) -> None:
     assert np.array_equal(found, f(X, X[::-1]) + 0 * X)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_broadcasting_is_numpys(data: st.DataObject) -> None:
     whole = data.draw(st.lists(st.integers(0, 3), min_size=0, max_size=3))

@@ -83,7 +83,7 @@ def test_gradients() -> None:
 def test_what_is_not_supported_is_left_to_torch_with_the_reason(caplog) -> None:
     def f(x, ids):
         y = torch.special.bessel_j0(x * 2 + 1)
-        return (torch.relu(y) * 3).sum(-1), ids + 1, torch.cumsum(y, 0)
+        return (torch.relu(y) * 3).sum(-1), ids + 1, torch.floor(y)
 
     record = Record()
     x, ids = torch.randn(3, 4), torch.tensor([1, 2])
@@ -132,12 +132,69 @@ def test_a_graph_break_and_one_page() -> None:
     def f(x):
         y = torch.relu(x) + 1
         torch._dynamo.graph_break()
-        return torch.cumsum(y, 0)
+        return torch.floor(y)
 
     page = explain(f, torch.randn(3, 4))
     assert "2 graphs, 1 graph breaks" in page
     assert "graph 0 (inference): 2 of 2 nodes in 1 regions of polyfuse" in page
-    assert "aten.cumsum.default: there is no importer" in page
+    assert "aten.floor.default: there is no importer" in page
+
+
+def test_frozen_weights_are_constants_and_follow_changes() -> None:
+    torch.manual_seed(4)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3)).eval()
+    x, record = torch.randn(4, 6), Record()
+    fast = compiled(model, record, options={"freeze": True})
+    with torch.no_grad():
+        assert torch.allclose(fast(x), model(x), atol=1e-6)
+        (region,) = record.graphs[0].regions
+        (executable,) = region.compiled
+        assert len(executable.nest.inputs) == 1
+        assert len(executable.constants) == 4
+        model[0].weight.mul_(-2.0)  # torch counts this write
+        assert torch.allclose(fast(x), model(x), atol=1e-6)
+        model[2].bias = torch.nn.Parameter(torch.randn(3))  # another tensor in its place
+        assert torch.allclose(fast(x), model(x), atol=1e-6)
+        assert len(region.compiled) == 1
+        assert torch.allclose(fast(torch.ones(7, 6)), model(torch.ones(7, 6)), atol=1e-6)
+
+
+def test_graphs_with_gradients_are_not_frozen() -> None:
+    model, record = torch.nn.Linear(3, 2), Record()
+    compiled(model, record, options={"freeze": True})(torch.randn(4, 3)).sum().backward()
+    kinds = {graph.kind: graph for graph in record.graphs}
+    assert set(kinds) == {"forward", "backward"}
+    assert not [
+        one
+        for graph in kinds.values()
+        for region in graph.regions
+        for e in region.compiled
+        for one in e.constants
+    ]
+
+
+def test_a_convolutional_net_trains() -> None:
+    """Forward and backward in polyfuse: convolution, batch norm, average pooling, and their gradients."""
+    torch.manual_seed(5)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(2, 4, 3, stride=2, padding=1),
+        torch.nn.BatchNorm2d(4),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(4, 4, 3, padding=1, groups=2, bias=False),
+        torch.nn.AvgPool2d(2),
+        torch.nn.Flatten(),
+    )
+    x, record = torch.randn(3, 2, 9, 8, requires_grad=True), Record()
+    fast, found = compiled(model, record), []
+    for net in (fast, model):
+        model.zero_grad()
+        x.grad = None
+        (net(x) ** 2).sum().backward()
+        found.append([x.grad.clone(), *(p.grad.clone() for p in model.parameters())])
+    for ours, theirs in zip(*found, strict=True):
+        assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+    left = {refusal.operator for graph in record.graphs for refusal in graph.left}
+    assert left <= {"aten.add.Tensor"}  # num_batches_tracked + 1, which is an integer
 
 
 def test_options() -> None:
@@ -151,8 +208,8 @@ def test_options() -> None:
     with pytest.raises(Exception, match="there is no speed"):
         torch.compile(torch.relu, backend=backend, options={"speed": 3})(x)
     torch._dynamo.reset()
-    with pytest.raises(Exception, match=r"nodes that polyfuse does not compute:\n.*cumsum"):
-        torch.compile(lambda x: torch.cumsum(x, 0), backend=backend, options={"fallback": "error"})(x)
+    with pytest.raises(Exception, match=r"nodes that polyfuse does not compute:\n.*floor"):
+        torch.compile(lambda x: torch.floor(x), backend=backend, options={"fallback": "error"})(x)
 
 
 def test_polyfuse_has_the_folder_as_an_attribute() -> None:

@@ -94,6 +94,36 @@ WHOLE = {
         ),
         [(2, 3, 5, 5), (4, 3, 3, 3), (4,)],
     ),
+    "transposed": (
+        lambda x, w, b: (
+            F.conv_transpose2d(x, w, b, 2, 1, 1),
+            F.conv_transpose2d(x[0], w, padding=2, dilation=2),
+            F.conv_transpose1d(x[:, :, 0], w[:, :, 0], stride=3),
+        ),
+        [(2, 3, 5, 4), (3, 4, 3, 3), (4,)],
+    ),
+    "interpolated": (
+        lambda x: (
+            F.interpolate(x, scale_factor=2, mode="bilinear"),
+            F.interpolate(x, size=(7, 3), mode="bilinear", align_corners=True),
+            F.interpolate(x, size=(3, 5), mode="bicubic"),
+            F.interpolate(x[0], size=9, mode="linear"),
+        ),
+        [(2, 3, 4, 5)],
+    ),
+    "scans": (lambda x: (x.cumsum(1), x.cumsum(0) * 2, x.cumprod(-1)), [(2, 3, 4)]),
+    "replaced": (
+        lambda x, y: (
+            x.slice_scatter(y, 1, 1, 3),
+            x.slice_scatter(y, 1, -2),
+            x.select_scatter(y[:, 0], 1, -1),
+        ),
+        [(2, 4), (2, 2)],
+    ),
+    "grouped heads": (
+        lambda q, k: F.scaled_dot_product_attention(q, k, k, enable_gqa=True),
+        [(2, 4, 3, 5), (2, 2, 6, 5)],
+    ),
     "pooling": (
         lambda x: (
             F.max_pool2d(x, 3, 2, 1),
@@ -179,3 +209,31 @@ def test_halves_are_computed_in_float32() -> None:
     ).values()
     want = (x + x.float()).softmax(-1).bfloat16().float().numpy()
     assert_allclose(found.astype("float32"), want, rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        torch.nn.LSTM(3, 4, num_layers=2, bidirectional=True),
+        torch.nn.GRU(3, 4, batch_first=True, bias=False),
+        torch.nn.RNN(3, 4, nonlinearity="relu"),
+    ],
+    ids=["lstm", "gru", "rnn"],
+)
+def test_recurrent_layers(layer: torch.nn.Module) -> None:
+    """Whole, not step by step: no operator of the layer is repeated for each time."""
+    layer = layer.double().eval()
+    x = numbers(5, 2, 3)
+    nest = pf.from_torch(layer, (x,))
+    with torch.no_grad():
+        want, states = layer(x)
+    states = states if isinstance(states, tuple) else (states,)
+    found = pf.interpret(nest, {nest.inputs[0].name: x.numpy()})
+    for ours, theirs in zip(found.values(), (want, *states), strict=True):
+        assert_allclose(ours, theirs.numpy(), rtol=1e-9, atol=1e-12)
+    assert sum(s.name.startswith("step") for s in nest.statements) <= 8
+
+
+def test_a_recurrent_layer_with_dropout_in_training_is_refused() -> None:
+    with pytest.raises(pf.BadArgument, match="draws random numbers"):
+        pf.from_torch(torch.nn.LSTM(3, 4, num_layers=2, dropout=0.5), (torch.zeros(5, 2, 3),))

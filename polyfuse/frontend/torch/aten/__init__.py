@@ -1,6 +1,25 @@
 """Importers of ATen operators: each makes a value of polyfuse.nn from the operands' values."""
 
-from polyfuse.frontend.torch.aten import images, pointwise, products, reductions, views
+from polyfuse.frontend.torch.aten import (
+    images,
+    interpolation,
+    pointwise,
+    products,
+    recurrent,
+    reductions,
+    views,
+)
 from polyfuse.frontend.torch.aten.registry import ATEN, VIEWS, Unsupported
 
-__all__ = ["ATEN", "VIEWS", "Unsupported", "images", "pointwise", "products", "reductions", "views"]
+__all__ = [
+    "ATEN",
+    "VIEWS",
+    "Unsupported",
+    "images",
+    "interpolation",
+    "pointwise",
+    "products",
+    "recurrent",
+    "reductions",
+    "views",
+]

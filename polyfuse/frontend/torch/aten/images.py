@@ -58,17 +58,21 @@ def convolution(
     groups: int,
 ) -> Value:
     """A convolution in one to three dimensions."""
-    if transposed:
-        raise Unsupported("a transposed convolution; polyfuse.nn has none yet, and it runs in eager")
     dtype, rank = floating(result), len(weight.shape) - 2
     x, weight, bias = (converted(value, dtype) for value in (x, weight, bias))
     if rank not in CONVOLUTIONS:
         raise Unsupported(f"a convolution over {rank} axes; polyfuse.nn has 1, 2 and 3")
     batched = x if x.rank == rank + 2 else nn.reshape(x, (1, *x.shape))
-    pairs = [(width, width) for width in _each(padding, rank)]
-    found = CONVOLUTIONS[rank](
-        batched, weight, bias, _each(stride, rank), pairs, _each(dilation, rank), groups
+    pairs, steps, spread = (
+        [(width, width) for width in _each(padding, rank)],
+        _each(stride, rank),
+        _each(dilation, rank),
     )
+    if transposed:
+        more = _each(output_padding, rank)
+        found = nn.conv_transpose(batched, weight, bias, steps, pairs, more, spread, groups)
+    else:
+        found = CONVOLUTIONS[rank](batched, weight, bias, steps, pairs, spread, groups)
     return found if batched is x else nn.reshape(found, found.shape[1:])
 
 
@@ -102,6 +106,95 @@ def conv_padded(
     dtype, rank = floating(result), len(weight.shape) - 2
     x, weight, bias = (converted(value, dtype) for value in (x, weight, bias))
     return CONVOLUTIONS[rank](x, weight, bias, _each(stride, rank), padding, _each(dilation, rank), groups)
+
+
+@aten("conv_transpose1d.default", "conv_transpose2d.input", "conv_transpose3d.input")
+def conv_transpose(
+    result: Result,
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+) -> Value:
+    """A transposed convolution, before it is decomposed."""
+    return convolution(result, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
+
+
+@aten("convolution_backward.default")
+def convolution_backward(
+    result: Result,
+    gradient: Any,
+    x: Any,
+    weight: Any,
+    bias_sizes: Sequence[int] | None,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+    transposed: bool,
+    output_padding: Sizes,
+    groups: int,
+    wanted: Sequence[bool],
+) -> tuple[Value | Missing, ...]:
+    """The gradients by the input, the weight and the bias, as far as they are wanted."""
+    dtype, rank = floating(result), len(weight.shape) - 2
+    if transposed:
+        raise Unsupported("the gradient of a transposed convolution")
+    gradient, x, weight = (converted(value, dtype) for value in (gradient, x, weight))
+    steps, widths, spread = (_each(sizes, rank) for sizes in (stride, padding, dilation))
+    found: list[Value | Missing] = [Missing("it was not asked for")] * 3
+    if wanted[0]:
+        pairs = [(width, width) for width in widths]
+        reached = [
+            (size - 1) * step - 2 * width + apart * (window - 1) + 1
+            for size, step, width, apart, window in zip(
+                gradient.shape[2:], steps, widths, spread, weight.shape[2:], strict=True
+            )
+        ]
+        more = [size - end for size, end in zip(x.shape[2:], reached, strict=True)]
+        found[0] = nn.conv_transpose(gradient, weight, None, steps, pairs, more, spread, groups)
+    if wanted[1]:
+        found[1] = _by_weight(gradient, x, weight.shape, steps, widths, spread, groups)
+    if wanted[2]:
+        found[2] = nn.sum(gradient, [axis for axis in range(gradient.rank) if axis != 1])
+    return tuple(found)
+
+
+def _by_weight(
+    gradient: Value,
+    x: Value,
+    shape: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Value:
+    """The gradient by the weight: a convolution of x with the result's gradient as window, over the batch.
+
+        w[f, c, r] = sum over n, p of x[n, c, stride * p + dilation * r - padding] * gradient[n, f, p]
+
+    Stride and dilation change places, channels count as examples, and examples as channels. Padding behind is what the
+    windows reach: a stride that does not divide leaves elements of x out.
+    """
+    (n, channels, *sizes), rank = x.shape, x.rank - 2
+    parts = channels // groups
+    image = nn.reshape(x, (n, groups, parts, *sizes))
+    image = nn.permute(image, (2, 1, 0, *range(3, 3 + rank)))
+    image = nn.reshape(image, (parts, groups * n, *sizes))
+    window = nn.permute(gradient, (1, 0, *range(2, 2 + rank)))
+    pairs = []
+    for axis in range(rank):
+        count, taps = gradient.shape[2 + axis], shape[2 + axis]
+        reach = stride[axis] * (count - 1) + dilation[axis] * (taps - 1) + 1
+        behind = reach - sizes[axis] - padding[axis]
+        if behind < 0:
+            image = nn.narrow(image, 2 + axis, 0, sizes[axis] + behind)
+        pairs.append((padding[axis], max(behind, 0)))
+    found = CONVOLUTIONS[rank](image, window, None, tuple(dilation), pairs, tuple(stride), groups)
+    return nn.permute(found, (1, 0, *range(2, 2 + rank)))
 
 
 # -- pooling -----------------------------------------------------------------------------------------------------------
@@ -185,6 +278,54 @@ for _rank in (1, 2, 3):
     ATEN[f"aten.adaptive_avg_pool{_rank}d.default"] = _adaptive(_rank, nn.adaptive_avg_pool)
     ATEN[f"aten._adaptive_avg_pool{_rank}d.default"] = _adaptive(_rank, nn.adaptive_avg_pool)
     ATEN[f"aten.adaptive_max_pool{_rank}d.default"] = _with_places(_adaptive(_rank, nn.adaptive_max_pool))
+
+
+@aten("avg_pool2d_backward.default", "avg_pool3d_backward.default")
+def avg_pool_backward(
+    result: Result,
+    gradient: Any,
+    x: Any,
+    window: Sizes,
+    stride: Sizes,
+    padding: Sizes,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor: int | None,
+) -> Value:
+    """Each element gets the gradients of its windows, over their size: a transposed convolution of each channel."""
+    rank = 3 if isinstance(window, int) or len(window) == 3 else 2
+    rank = min(rank, len(x.shape) - 1)
+    size = _each(window, rank)
+    steps, widths = _each(stride, rank) if stride else size, _each(padding, rank)
+    if len(x.shape) != rank + 2 or ceil_mode or (any(widths) and not count_include_pad and divisor is None):
+        raise Unsupported(
+            "the gradient of an average pooling with ceil_mode, of one image, or whose windows at the border count less"
+        )
+    value = converted(gradient, floating(result))
+    channels = value.shape[1]
+    weight = np.full((channels, 1, *size), 1 / (divisor or prod(size)), value.dtype)
+    more = [
+        total - ((count - 1) * step - 2 * width + taps)
+        for total, count, step, width, taps in zip(
+            x.shape[2:], value.shape[2:], steps, widths, size, strict=True
+        )
+    ]
+    pairs = [(width, width) for width in widths]
+    return nn.conv_transpose(value, weight, None, steps, pairs, more, 1, channels)
+
+
+@aten("_adaptive_avg_pool2d_backward.default", "_adaptive_avg_pool3d_backward.default")
+def adaptive_avg_pool_backward(result: Result, gradient: Any, x: Any) -> Value:
+    """Each element gets its window's gradient, over the window's size, where windows do not overlap."""
+    value = converted(gradient, floating(result))
+    rank = 2 if x.rank == 4 else 3
+    sizes, counts = x.shape[-rank:], value.shape[-rank:]
+    if x.rank != rank + 2 or any(size % count for size, count in zip(sizes, counts, strict=True)):
+        raise Unsupported(f"the gradient of an adaptive average pooling of {sizes} to {counts}")
+    each = [size // count for size, count in zip(sizes, counts, strict=True)]
+    apart = nn.reshape(value, (*value.shape[:2], *(part for count in counts for part in (count, 1))))
+    copies = [part for count, width in zip(counts, each, strict=True) for part in (count, width)]
+    return nn.reshape(nn.expand(apart, (*value.shape[:2], *copies)), x.shape) * (1 / prod(each))
 
 
 # -- normalisation -----------------------------------------------------------------------------------------------------

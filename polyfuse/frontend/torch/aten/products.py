@@ -57,10 +57,8 @@ def _attention(
     q, k, v = (converted(value, dtype) for value in (q, k, v))
     if keep != 1.0:
         raise Unsupported("draws random numbers for dropout; call model.eval()")
-    if k.rank == q.rank > 2 and k.shape[-3] != q.shape[-3]:
-        raise Unsupported(
-            f"{q.shape[-3]} heads of queries for {k.shape[-3]} of keys: repeat the keys' and values' before the call"
-        )
+    if k.rank == q.rank > 2:
+        k, v = (_for_heads(value, q.shape[-3]) for value in (k, v))
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = nn.matmul(q, nn.transpose(k)) * factor
     if causal:
@@ -72,6 +70,17 @@ def _attention(
     if mask is not None:
         scores = scores + converted(mask, dtype)
     return nn.matmul(nn.softmax(scores, -1), v), scores
+
+
+def _for_heads(x: Value, heads: int) -> Value:
+    """Keys or values with each head repeated for the queries' heads that share it."""
+    *batch, own, length, width = x.shape
+    if own == heads or own == 0 or heads % own:
+        return x
+    apart = nn.reshape(x, (*batch, own, 1, length, width))
+    return nn.reshape(
+        nn.expand(apart, (*batch, own, heads // own, length, width)), (*batch, heads, length, width)
+    )
 
 
 @aten("scaled_dot_product_attention.default")
@@ -88,8 +97,6 @@ def attention(
     enable_gqa: bool = False,
 ) -> Value:
     """Attention as one product, softmax and another product, which the strategy may fuse to one kernel."""
-    if enable_gqa:
-        raise Unsupported("grouped queries: repeat the keys' and values' heads before the call")
     return _attention(result, q, k, v, attn_mask, is_causal, scale, 1.0 - dropout_p)[0]
 
 

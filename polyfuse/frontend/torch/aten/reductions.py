@@ -80,6 +80,20 @@ for _overload in ("default", "dim", "dims"):
     ATEN[f"aten.any.{_overload}"], ATEN[f"aten.all.{_overload}"] = _of_truth(nn.max), _of_truth(nn.min)
 
 
+@aten("cumsum.default")
+def cumsum(result: Result, x: Any, dim: int, *, dtype: Any = None) -> Value:
+    """The running sums along an axis."""
+    value = converted(x, floating(result))
+    return nn.cumsum(value, dim) if value.rank else value
+
+
+@aten("cumprod.default")
+def cumprod(result: Result, x: Any, dim: int, *, dtype: Any = None) -> Value:
+    """The running products along an axis."""
+    value = converted(x, floating(result))
+    return nn.cumprod(value, dim) if value.rank else value
+
+
 def _correction(correction: Any, unbiased: Any) -> int:
     value = 1 if correction is None else correction
     if int(value) != value:

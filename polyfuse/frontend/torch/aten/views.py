@@ -236,6 +236,45 @@ def upsample_nearest(result: Result, x: Any, *_: Any) -> Value:
     return nn.reshape(nn.expand(apart, (*x.shape[:2], *copies)), result.shape)
 
 
+@aten("slice_scatter.default")
+def slice_scatter(
+    result: Result,
+    x: Any,
+    part: Any,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Value:
+    """A range along an axis replaced, as a cache of keys is: what is before it, the part, what is behind it."""
+    dtype = floating(result)
+    x, part = converted(x, dtype), converted(part, dtype)
+    size = x.shape[dim]
+    first, last, step = slice(start, end, step).indices(size)
+    if step != 1 and part.shape[dim] > 1:
+        raise Unsupported(f"replaces every {step}th element along an axis; of ranges it is computed")
+    return _replaced(x, part, dim, first, max(first, last) if step == 1 else first + part.shape[dim])
+
+
+@aten("select_scatter.default")
+def select_scatter(result: Result, x: Any, part: Any, dim: int, index: int) -> Value:
+    """One element along an axis replaced."""
+    dtype = floating(result)
+    x, part = converted(x, dtype), converted(part, dtype)
+    axis = dim % x.rank
+    row = nn.reshape(part, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+    first = index % x.shape[axis]
+    return _replaced(x, row, axis, first, first + 1)
+
+
+def _replaced(x: Value, part: Value, dim: int, first: int, last: int) -> Value:
+    size = x.shape[dim]
+    before = [nn.narrow(x, dim, 0, first)] if first else []
+    behind = [nn.narrow(x, dim, last, size - last)] if last < size else []
+    every = [*before, *([part] if last > first else []), *behind]
+    return nn.concat(every, dim) if len(every) > 1 else every[0] if every else x
+
+
 def _triangle(result: Result, x: Any, mask: np.ndarray[Any, Any]) -> Value:
     value = converted(x, floating(result))
     return nn.where(nn.constant(mask.astype(value.dtype)), value, 0.0)
