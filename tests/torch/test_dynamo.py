@@ -174,12 +174,13 @@ def test_graphs_with_gradients_are_not_frozen() -> None:
 
 
 def test_a_convolutional_net_trains() -> None:
-    """Forward and backward in polyfuse: convolution, batch norm, average pooling, and their gradients."""
+    """Forward and backward in polyfuse: convolution, batch norm, both poolings, and their gradients."""
     torch.manual_seed(5)
     model = torch.nn.Sequential(
         torch.nn.Conv2d(2, 4, 3, stride=2, padding=1),
         torch.nn.BatchNorm2d(4),
         torch.nn.ReLU(),
+        torch.nn.MaxPool2d(3, 1, 1),
         torch.nn.Conv2d(4, 4, 3, padding=1, groups=2, bias=False),
         torch.nn.AvgPool2d(2),
         torch.nn.Flatten(),

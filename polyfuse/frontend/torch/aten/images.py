@@ -19,6 +19,7 @@ from polyfuse.frontend.torch.aten.registry import (
     floating,
 )
 from polyfuse.ir import DType
+from polyfuse.nn.conv.places import max_pool_gradient, max_pool_with_places
 from polyfuse.nn.graph import Value, pointwise
 
 Sizes = int | Sequence[int]
@@ -26,7 +27,7 @@ Sizes = int | Sequence[int]
 CONVOLUTIONS: dict[int, Callable[..., Value]] = {1: nn.conv1d, 2: nn.conv2d, 3: nn.conv3d}
 
 PLACES = Missing(
-    "the places of a pooling's maxima are not computed; use the maxima alone, as outside of training"
+    "the places of maxima are computed for batches in max_pool1d to max_pool3d alone; use the maxima alone"
 )
 
 
@@ -263,6 +264,51 @@ def _with_places(pool: Callable[..., Value]) -> Callable[..., tuple[Value, Missi
     return lambda *args, **named: (pool(*args, **named), PLACES)
 
 
+def _max_pool_with_places(rank: int) -> Callable[..., tuple[Value, Value | Missing]]:
+    def pool(
+        result: Result,
+        x: Any,
+        window: Sizes,
+        stride: Sizes = (),
+        padding: Sizes = 0,
+        dilation: Sizes = 1,
+        ceil_mode: bool = False,
+    ) -> tuple[Value, Value | Missing]:
+        value = converted(x, floating(result))
+        if value.rank != rank + 2:
+            return _max_pool(rank)(result, value, window, stride, padding, dilation, ceil_mode), PLACES
+        pairs = [(width, width) for width in _each(padding, rank)]
+        steps, spread = _each(stride, rank) if stride else None, _each(dilation, rank)
+        found, places = max_pool_with_places(value, _each(window, rank), steps, pairs, spread)
+        return _pooled(result, value, rank, lambda _: found), places
+
+    return pool
+
+
+@aten("max_pool2d_with_indices_backward.default", "max_pool3d_with_indices_backward.default")
+def max_pool_backward(
+    result: Result,
+    gradient: Any,
+    x: Any,
+    window: Sizes,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
+    ceil_mode: bool,
+    places: Any,
+) -> Value:
+    """Each element gets the gradients of the windows whose maximum it is."""
+    rank = x.rank - 2
+    if rank not in (2, 3) or ceil_mode or len(_each(window, rank)) != rank:
+        raise Unsupported("the gradient of a max pooling with ceil_mode, or of one image without a batch")
+    pairs = [(width, width) for width in _each(padding, rank)]
+    steps = _each(stride, rank) if stride else None
+    value = converted(gradient, floating(result))
+    return max_pool_gradient(
+        value, places, x.shape[2:], _each(window, rank), steps, pairs, _each(dilation, rank)
+    )
+
+
 def _adaptive(rank: int, pool: Callable[..., Value]) -> Callable[..., Value]:
     def adaptive(result: Result, x: Any, size: Sizes) -> Value:
         wanted = result.shape[-rank:]
@@ -273,7 +319,7 @@ def _adaptive(rank: int, pool: Callable[..., Value]) -> Callable[..., Value]:
 
 for _rank in (1, 2, 3):
     ATEN[f"aten.max_pool{_rank}d.default"] = _max_pool(_rank)
-    ATEN[f"aten.max_pool{_rank}d_with_indices.default"] = _with_places(_max_pool(_rank))
+    ATEN[f"aten.max_pool{_rank}d_with_indices.default"] = _max_pool_with_places(_rank)
     ATEN[f"aten.avg_pool{_rank}d.default"] = _avg_pool(_rank)
     ATEN[f"aten.adaptive_avg_pool{_rank}d.default"] = _adaptive(_rank, nn.adaptive_avg_pool)
     ATEN[f"aten._adaptive_avg_pool{_rank}d.default"] = _adaptive(_rank, nn.adaptive_avg_pool)
