@@ -52,7 +52,7 @@ class Held:
 
         The tensor that is kept keeps its memory, so that no other can have the same address.
         """
-        return now.data_ptr() != self.tensor.data_ptr() or now._version != self.version
+        return bool(now.data_ptr() != self.tensor.data_ptr() or now._version != self.version)
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,10 @@ class Compiled(torch.nn.Module):
         """What to call for these sizes; None where there is nothing, which the record says."""
         if key in self._made:
             return self._made[key]
-        metas = [node.meta["val"] for node in self._module.graph.nodes if node.op == "placeholder"]
-        fixed = args is None or all(map(is_fixed, metas))
+        given = [node.meta["val"] for node in self._module.graph.nodes if node.op == "placeholder"]
+        fixed = args is None or all(map(is_fixed, given))
         module = self._module if fixed else sized(self._module, args or ())
-        held = self._holds(module, args)
+        held = self._holds(module, args) if args is not None else ()
         try:
             nest = nest_of(module, self._record.name, {one.name: one.tensor for one in held})
             executable = compile(nest, **self._arguments(module))
@@ -127,12 +127,12 @@ class Compiled(torch.nn.Module):
         self._record.compiled.append(executable)
         return self._made[key]
 
-    def _holds(self, module: torch.fx.GraphModule, args: tuple[Any, ...] | None) -> tuple[Held, ...]:
+    def _holds(self, module: torch.fx.GraphModule, args: tuple[Any, ...]) -> tuple[Held, ...]:
         """The weights that are to be constants; a tensor made in inference mode does not count its writes."""
         names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
         return tuple(
             Held(at, names[at], args[at].detach(), args[at]._version)
-            for at in (self._held if args is not None else ())
+            for at in self._held
             if args[at].is_floating_point() and not args[at].is_inference()
         )
 

@@ -363,7 +363,7 @@ def avg_pool_backward(
 @aten("_adaptive_avg_pool2d_backward.default", "_adaptive_avg_pool3d_backward.default")
 def adaptive_avg_pool_backward(result: Result, gradient: Any, x: Any) -> Value:
     """Each element gets its window's gradient, over the window's size, where windows do not overlap."""
-    value = converted(gradient, floating(result))
+    value: Value = converted(gradient, floating(result))
     rank = 2 if x.rank == 4 else 3
     sizes, counts = x.shape[-rank:], value.shape[-rank:]
     if x.rank != rank + 2 or any(size % count for size, count in zip(sizes, counts, strict=True)):
@@ -371,7 +371,8 @@ def adaptive_avg_pool_backward(result: Result, gradient: Any, x: Any) -> Value:
     each = [size // count for size, count in zip(sizes, counts, strict=True)]
     apart = nn.reshape(value, (*value.shape[:2], *(part for count in counts for part in (count, 1))))
     copies = [part for count, width in zip(counts, each, strict=True) for part in (count, width)]
-    return nn.reshape(nn.expand(apart, (*value.shape[:2], *copies)), x.shape) * (1 / prod(each))
+    spread = nn.reshape(nn.expand(apart, (*value.shape[:2], *copies)), x.shape)
+    return nn.multiply(spread, 1 / prod(each))
 
 
 # -- normalisation -----------------------------------------------------------------------------------------------------

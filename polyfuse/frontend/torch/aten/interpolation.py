@@ -22,7 +22,8 @@ CUBIC = -0.75
 
 def linear(distance: Array) -> Array:
     """The weight of an element at a distance from where the value is wanted."""
-    return np.maximum(1 - np.abs(distance), 0)
+    near: Array = np.maximum(1 - np.abs(distance), 0)
+    return near
 
 
 def cubic(distance: Array) -> Array:
@@ -63,7 +64,7 @@ def _importer(rank: int, kernel: Callable[[Array], Array], taps: int) -> Callabl
     def interpolate(
         result: Result, x: Any, size: Sequence[int] | None, align_corners: bool, *scales: Any
     ) -> Value:
-        value = converted(x, floating(result))
+        value: Value = converted(x, floating(result))
         given = [one for scale in scales if scale is not None for one in np.atleast_1d(scale)]
         for factor, old, new in zip(given, value.shape[2:], result.shape[2:], strict=False):
             if not align_corners and old * factor != new:

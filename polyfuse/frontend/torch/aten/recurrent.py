@@ -27,7 +27,8 @@ def _tanh(x: Value, weights: Parameters, states: Parameters) -> tuple[Value, ...
 
 
 def _relu(x: Value, weights: Parameters, states: Parameters) -> tuple[Value, ...]:
-    return nn.rnn(x, *_with_biases(weights), *states, nonlinearity="relu")
+    (state,), (w, u, b, bu) = states, _with_biases(weights)
+    return nn.rnn(x, w, u, b, bu, state, "relu")
 
 
 def _with_biases(weights: Parameters) -> Parameters:
