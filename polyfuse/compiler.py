@@ -11,6 +11,8 @@ from numbers import Real
 from types import FunctionType, UnionType
 from typing import Any, Literal
 
+import islpy as isl
+
 from polyfuse.analysis.once import once
 from polyfuse.analysis.validation import OPERATIONS, Spans, validate
 from polyfuse.bilinear import Algorithm
@@ -26,7 +28,8 @@ from polyfuse.errors import (
     InvalidTuning,
     TargetUnavailable,
 )
-from polyfuse.errors.proving import proving
+from polyfuse.errors.budget import OPERATIONS_PER_SECOND, at_most, stopped
+from polyfuse.errors.proving import proving, told
 from polyfuse.frontend.python.function import PythonNest
 from polyfuse.frontend.python.function import nest as read
 from polyfuse.ir.empty import drop_empty
@@ -56,6 +59,12 @@ from polyfuse.tune import Trials, tuned
 
 __all__ = ["Executable", "compile"]
 
+PLANNING = 40_000_000, 20_000_000
+"""isl operations for a plan without a budget: for any nest, and for each of its statements."""
+
+FINISHING = 40_000_000, 20_000_000
+"""isl operations for the proof and the source of a schedule: for any nest, and for each of its statements."""
+
 STAGES = ("schedule", "validation", "source")
 """The stages of `compile`, in order; the executable adds the time for machine code."""
 
@@ -77,6 +86,7 @@ def compile(
     fold: bool = True,
     math: Math | None = None,
     force: Mapping[str, bool | str] | None = None,
+    budget: float | None = None,
 ) -> Executable:
     """Compile a nest to an executable.
 
@@ -112,6 +122,11 @@ def compile(
             {"wavefront": False} leaves a pass out, {"attention": True} takes what a pass offers whatever it costs, and
             {"blocked factorization": "64 steps"} takes the candidate of that name. {"group of mac0, mac1": False}
             asks a pass about some statements alone. An unknown name is refused with the names that there are.
+        budget: About how many seconds isl may take. Half of them are for the plan and half of the rest for its proof;
+            where they do not do, the order as written is kept, with a remark, and proven in what is left. isl's
+            operations are counted, not time, so that the plan is the same on a slow machine: a second is worth
+            2,000,000. Machine code and what `tune` tries are not part of it. Without a budget the limits grow with
+            the number of statements.
 
     Returns:
         The compiled nest, to be called with arrays.
@@ -125,7 +140,7 @@ def compile(
         InvalidAlgorithm: if no algorithm has the name `fast_matmul`.
         InvalidMath: if the target or the nest cannot use `math`.
         ValidationFailure: if the compiled schedule is wrong: a compiler bug.
-        BudgetExceeded: if a schedule by hand is too expensive to prove.
+        BudgetExceeded: if a schedule by hand, or the order as written, is too expensive to prove.
     """
     if example is not None:
         if not isinstance(nest, FunctionType):
@@ -139,6 +154,9 @@ def compile(
     _check_type("fast_matmul", fast_matmul, Algorithm | str, "an algorithm, the name of one, or 'auto'")
     _check_type("accuracy", accuracy, Real, "a number")
     _check_type("force", force, Mapping, "choices by the names of passes, such as {'wavefront': False}")
+    _check_type("budget", budget, Real, "a number of seconds")
+    if budget is not None and not budget > 0:
+        raise BadArgument(f"compile: budget={budget!r}, expected a positive number of seconds")
     goal, place, model = _placement(target, machine, device, schedule)
     model = _with_math(nest, model, schedule, math or "ieee")
     nest = nest.with_sizes(sizes) if sizes else nest
@@ -156,10 +174,11 @@ def compile(
     wishes_of(forced)  # refused before anything is planned
     tuning = _tuned(nest, goal, model, schedule, fuse, wanted, tune, forced) if tune is not None else None
     picks = tuning.best.picks if tuning is not None else {}
-    decide = partial(decided, nest, goal, place, model, schedule, fuse, wanted, picks, forced)
+    decide = partial(decided, nest, goal, place, model, schedule, fuse, wanted, picks, forced, budget)
     start = time.perf_counter()
     options: dict[str, object] = {"device": place, "fuse": fuse, "picks": _away(picks), **wanted.key}
     options |= {"force": forced} if forced else {}
+    options |= {"budget": float(budget)} if budget is not None else {}
     key = digest(key_parts(nest, schedule, model, options))
     found = recall(key)
     if found.kept is not None:
@@ -186,11 +205,28 @@ def decided(
     wanted: Wanted,
     picks: Mapping[str, int],
     force: Mapping[str, bool | str] | None = None,
+    budget: float | None = None,
 ) -> Compiled:
     """Every stage before machine code, with what each left.
 
-    A plan that isl cannot prove within its budget gives way to the order as written, and the plan says so.
+    A plan that isl cannot find or prove within its budget gives way to the order as written, and the plan says so.
     """
+    with at_most(nest.context.get_ctx(), int((budget or 0) * OPERATIONS_PER_SECOND)):
+        return _decided(nest, goal, place, model, schedule, fuse, wanted, picks, force, budget)
+
+
+def _decided(
+    nest: Nest,
+    goal: Target,
+    place: Device,
+    model: Machine,
+    schedule: Schedule | None,
+    fuse: bool,
+    wanted: Wanted,
+    picks: Mapping[str, int],
+    force: Mapping[str, bool | str] | None,
+    budget: float | None,
+) -> Compiled:
     start = time.perf_counter()
     if schedule is not None:
         if schedule.source is not nest and schedule.source != nest:
@@ -203,23 +239,40 @@ def decided(
         if isinstance(nest, PythonNest)
         else []
     )
-    with proving("the expansion of temporaries"):
-        nest, expansions = _expanded(nest)
-    with proving("rewrites of products"):
-        fast = _as_wanted(nest, model, wanted, fuse)
+    context, expansions, remarks = nest.context.get_ctx(), tuple[Expansion, ...](), tuple(notes)
     able = _one_block_at_a_time(model) if place == "simulator" else model
     choose = Choose(Picked(picks)) if picks else cheapest
-    plan = plan_for(fast.nest, able, fuse=fuse, choose=choose, force=force)
-    plan = replace(plan, remarks=(*notes, *fast.remarks, *plan.remarks, *_unused(plan.schedule, model)))
     try:
-        done = _finished(plan.schedule, plan, goal, place, model, start, OPERATIONS)
-    except BudgetExceeded as error:
-        kept = as_written(fast.nest, model, str(error))
-        kept = replace(
-            kept, remarks=(*notes, *fast.remarks, *kept.remarks, *_in_float32(kept.schedule, model))
-        )
-        done = _finished(kept.schedule, kept, goal, place, model, start, 0)
+        with at_most(context, _limit(PLANNING, nest, budget, 1 / 2)):
+            with proving("the expansion of temporaries"):
+                nest, expansions = _expanded(nest)
+            with proving("rewrites of products"):
+                fast = _as_wanted(nest, model, wanted, fuse)
+            nest, remarks = fast.nest, (*notes, *fast.remarks)
+            plan = plan_for(nest, able, fuse=fuse, choose=choose, force=force)
+        plan = replace(plan, remarks=(*remarks, *plan.remarks, *_unused(plan.schedule, model)))
+        with proving("the proof of the plan"), at_most(context, _limit(FINISHING, nest, budget, 1 / 4)):
+            done = _finished(plan.schedule, plan, goal, place, model, start, OPERATIONS)
+    except (BudgetExceeded, isl.Error) as error:
+        if isinstance(error, isl.Error) and not stopped(error):
+            raise
+        why = str(told(error) if isinstance(error, isl.Error) else error)
+        with proving("the proof of the order as written"), at_most(
+            context, _limit(FINISHING, nest, budget, 1)
+        ):
+            kept = as_written(nest, model, why)
+            kept = replace(
+                kept, remarks=(*remarks, *kept.remarks, *_in_float32(kept.schedule, model))
+            )
+            done = _finished(kept.schedule, kept, goal, place, model, start, 0)
     return replace(done, expansions=expansions)
+
+
+def _limit(usual: tuple[int, int], nest: Nest, budget: float | None, share: float) -> int:
+    """The isl operations of a stage: a share of the budget, or what is usual for a nest of so many statements."""
+    if budget is not None:
+        return max(1, int(share * budget * OPERATIONS_PER_SECOND))
+    return usual[0] + usual[1] * len(nest.statements)
 
 
 def _one_block_at_a_time(model: Machine) -> Machine:

@@ -26,7 +26,7 @@ from functools import reduce
 import islpy as isl
 
 from polyfuse.analysis.barriers import unsynchronised
-from polyfuse.analysis.budget import at_most
+from polyfuse.errors.budget import at_most, stopped
 from polyfuse.analysis.clusters import unfit_clusters
 from polyfuse.analysis.copies import check_copies
 from polyfuse.analysis.digits import EVERY, left_out
@@ -46,7 +46,7 @@ from polyfuse.analysis.storage import (
     thread_ids,
 )
 from polyfuse.errors import BudgetExceeded, ValidationFailure
-from polyfuse.errors.proving import STOPPED, proving
+from polyfuse.errors.proving import proving
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
@@ -121,7 +121,7 @@ def _in_budget(name: str, check: Callable[[], None], context: isl.Context, opera
             with at_most(context, operations):
                 check()
         except isl.Error as error:
-            if STOPPED not in str(error):
+            if not stopped(error):
                 raise
             raise BudgetExceeded(
                 f"validation of {name} needs more than {operations} operations of isl; a schedule of fewer loops, or "

@@ -15,15 +15,13 @@ from typing import Any, TypeVar, cast
 import islpy as isl
 
 from polyfuse.errors import BudgetExceeded, IslFailure
+from polyfuse.errors.budget import stopped
 
 C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
 
 _inside: ContextVar[bool] = ContextVar("inside", default=False)
 """True if another step surrounds this one."""
-
-STOPPED = "maximal number of operations"
-"""The message of isl when its limit of operations is reached."""
 
 
 class proving:
@@ -46,7 +44,7 @@ class proving:
         if isinstance(error, isl.Error):
             error.add_note(self._step if isinstance(self._step, str) else self._step())  # the innermost first
             if self._outermost:
-                raise _told(error) from error
+                raise told(error) from error
 
     def __call__(self, function: F) -> F:
         """Return the function as a step. contextlib's decorator would put its frame among the user's in a traceback."""
@@ -59,10 +57,11 @@ class proving:
         return cast(F, step)
 
 
-def _told(error: isl.Error) -> IslFailure | BudgetExceeded:
+def told(error: isl.Error) -> IslFailure | BudgetExceeded:
+    """An error of islpy's that has passed through steps, as one that says what was being proven."""
     innermost, *others = error.__notes__
     where = f" ({', '.join(f'in {step}' for step in others)})" if others else ""
-    if STOPPED in str(error):
+    if stopped(error):
         return BudgetExceeded(f"{innermost}{where} needs more operations of isl than it was given")
     return IslFailure(
         f"isl failed in {innermost}{where}: {error or 'without a message'}. The program is not at fault: please report "

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import islpy as isl
-
-from polyfuse.analysis.budget import at_most
 from polyfuse.analysis.full_tiles import is_point_loop
 from polyfuse.errors import InvalidSchedule
+from polyfuse.errors.budget import within
 from polyfuse.ir.tree import Loop
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
@@ -79,13 +77,13 @@ def _short_loops(schedule: Schedule, name: str) -> Loop | None:
 
 def _separated(schedule: Schedule, name: str, top: Loop) -> Schedule | Refused | None:
     """The schedule with full tiles apart; None if no tile is full; why not where isl's work is stopped."""
+    line = f"{name}'s full tiles from {top.name} inwards were given up after {OPERATIONS} operations of isl"
     try:
-        with at_most(schedule.nest.context.get_ctx(), OPERATIONS):
-            return schedule.separate(name, top.name)
+        return within(
+            schedule.nest.context.get_ctx(),
+            OPERATIONS,
+            lambda: schedule.separate(name, top.name),
+            lambda: Refused(Reason.BUDGET, line),
+        )
     except InvalidSchedule:
         return None
-    except isl.Error:
-        line = (
-            f"{name}'s full tiles from {top.name} inwards were given up after {OPERATIONS} operations of isl"
-        )
-        return Refused(Reason.BUDGET, line)

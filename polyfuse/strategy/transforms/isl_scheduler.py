@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import islpy as isl
 
 from polyfuse.analysis.bands import among
-from polyfuse.analysis.budget import at_most
+from polyfuse.errors.budget import within
 from polyfuse.ir import Nest
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.fresh_names import fresh
@@ -97,10 +97,8 @@ def _scheduled(step: _Step, pairs: tuple[Pairs, ...], context: isl.Set) -> isl.S
     before = isl_context.get_schedule_serialize_sccs()
     isl_context.set_schedule_serialize_sccs(int(step.loop is not None))
     try:
-        with at_most(isl_context, MAX_OPERATIONS):
-            return constraints.set_context(context).compute_schedule()
-    except isl.Error:
-        return None
+        asked = constraints.set_context(context)
+        return within(isl_context, MAX_OPERATIONS, asked.compute_schedule, lambda: None)
     finally:
         isl_context.set_schedule_serialize_sccs(before)
 

@@ -14,7 +14,7 @@ from itertools import chain
 
 import islpy as isl
 
-from polyfuse.analysis.budget import at_most
+from polyfuse.errors.budget import at_most, stopped
 from polyfuse.errors import IllegalSchedule, InvalidSchedule, quantity
 from polyfuse.ir.tree import Loop, Tree, sequence, statements
 from polyfuse.machine import CpuMachine
@@ -134,7 +134,9 @@ def _proven(draft: Draft, schedule: Schedule, notes: list[str]) -> Schedule | No
             return draft.taken(schedule)
     except (IllegalSchedule, InvalidSchedule):
         return None
-    except isl.Error:
+    except isl.Error as error:
+        if not stopped(error):
+            raise
         notes.append(f"a shape was given up: its proof needs more than {PROOF_OPERATIONS} operations of isl")
         return None
 
@@ -148,7 +150,9 @@ def _priced(
         with at_most(estimator.counts.nest.context.get_ctx(), PRICE_OPERATIONS):
             for draft in drafts:
                 found.append((round(estimator.of(held_by(draft.tree, names)).total, 12), draft))
-    except isl.Error:
+    except isl.Error as error:
+        if not stopped(error):
+            raise
         notes.append(
             f"pricing stopped after {PRICE_OPERATIONS} operations of isl and {quantity(len(found), 'shape')}"
         )
