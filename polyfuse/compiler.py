@@ -59,10 +59,10 @@ from polyfuse.tune import Trials, tuned
 
 __all__ = ["Executable", "compile"]
 
-PLANNING = 40_000_000, 20_000_000
+PLANNING = 40_000_000, 8_000_000
 """isl operations for a plan without a budget: for any nest, and for each of its statements."""
 
-FINISHING = 40_000_000, 20_000_000
+FINISHING = 30_000_000, 4_000_000
 """isl operations for the proof and the source of a schedule: for any nest, and for each of its statements."""
 
 STAGES = ("schedule", "validation", "source")
@@ -257,13 +257,12 @@ def _decided(
         if isinstance(error, isl.Error) and not stopped(error):
             raise
         why = str(told(error) if isinstance(error, isl.Error) else error)
-        with proving("the proof of the order as written"), at_most(
-            context, _limit(FINISHING, nest, budget, 1)
+        with (
+            proving("the proof of the order as written"),
+            at_most(context, _limit(FINISHING, nest, budget, 1)),
         ):
             kept = as_written(nest, model, why)
-            kept = replace(
-                kept, remarks=(*remarks, *kept.remarks, *_in_float32(kept.schedule, model))
-            )
+            kept = replace(kept, remarks=(*remarks, *kept.remarks, *_in_float32(kept.schedule, model)))
             done = _finished(kept.schedule, kept, goal, place, model, start, 0)
     return replace(done, expansions=expansions)
 

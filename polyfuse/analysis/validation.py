@@ -26,7 +26,6 @@ from functools import reduce
 import islpy as isl
 
 from polyfuse.analysis.barriers import unsynchronised
-from polyfuse.errors.budget import at_most, stopped
 from polyfuse.analysis.clusters import unfit_clusters
 from polyfuse.analysis.copies import check_copies
 from polyfuse.analysis.digits import EVERY, left_out
@@ -46,6 +45,7 @@ from polyfuse.analysis.storage import (
     thread_ids,
 )
 from polyfuse.errors import BudgetExceeded, ValidationFailure
+from polyfuse.errors.budget import at_most, stopped
 from polyfuse.errors.proving import proving
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest

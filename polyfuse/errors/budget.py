@@ -12,7 +12,10 @@ from typing import TypeVar
 
 import islpy as isl
 
+from polyfuse.errors import BudgetExceeded
+
 T = TypeVar("T")
+U = TypeVar("U")
 
 OPERATIONS_PER_SECOND = 2_000_000
 """What a second is worth where a caller gives a budget in seconds: as many operations as isl does in about one."""
@@ -42,7 +45,8 @@ def at_most(context: isl.Context, operations: int) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if limit is None or _left(context) or (isinstance(error, isl.Error) and stopped(error)):
+        said = isinstance(error, BudgetExceeded) or (isinstance(error, isl.Error) and stopped(error))
+        if said or limit is None or _left(context):
             raise
         told = isl.Error(STOPPED)
         for step in getattr(error, "__notes__", ()):
@@ -55,8 +59,10 @@ def at_most(context: isl.Context, operations: int) -> Iterator[None]:
             _leave(context, before - limit + (_left(context) or 0))
 
 
-def within(context: isl.Context, operations: int, call: Callable[[], T], otherwise: Callable[[], T]) -> T:
-    """What `call` returns, or `otherwise` where isl needs more operations for it than these, or than are left.
+def within(context: isl.Context, operations: int, call: Callable[[], T], otherwise: Callable[[], U]) -> T | U:
+    """What `call` returns, or `otherwise` where isl needs more operations for it than these.
+
+    Where a limit around this is reached, its error goes on to whoever set it.
 
     Args:
         context: isl's context, which counts.
@@ -71,7 +77,7 @@ def within(context: isl.Context, operations: int, call: Callable[[], T], otherwi
         with at_most(context, operations):
             return call()
     except isl.Error as error:
-        if not stopped(error):
+        if not stopped(error) or _left(context) == 0:
             raise
     return otherwise()
 
@@ -89,7 +95,7 @@ def _left(context: isl.Context) -> int | None:
 
     isl does not tell its count. It is the least limit at which an operation fails, and is found by halves.
     """
-    limit = context.get_max_operations()
+    limit = int(context.get_max_operations())
     if not limit:
         return None
     low, high, asked = 0, limit, 0  # isl had done at least `low` and at most `high`, and `asked` more since

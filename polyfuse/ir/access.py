@@ -8,7 +8,11 @@ from typing import Any
 
 import islpy as isl
 
-from polyfuse.sets import OUT, expression_text
+from polyfuse.errors.budget import within
+from polyfuse.sets import OUT, expression_text, merged_pieces
+
+TEXT_OPERATIONS = 100_000
+"""isl operations for a short text of a subscript; where they do not do, it is written as it is."""
 
 
 @dataclass(frozen=True)
@@ -37,5 +41,10 @@ class Access:
     def __str__(self) -> str:
         """The access as a program would write it: "X[i, k]"."""
         parts, domain = self.subscripts(), self.map.domain()
-        texts = [expression_text(parts.get_pw_aff(d).gist(domain)) for d in range(self.map.dim(OUT))]
+
+        def text(value: isl.PwAff) -> str:
+            short = within(domain.get_ctx(), TEXT_OPERATIONS, lambda: value.gist(domain), lambda: value)
+            return expression_text(short)
+
+        texts = [text(merged_pieces(parts.get_pw_aff(d))) for d in range(self.map.dim(OUT))]
         return f"{self.tensor}[{', '.join(texts)}]" if texts else self.tensor

@@ -9,6 +9,7 @@ import islpy as isl
 
 from polyfuse.analysis.storage import BLOCKS
 from polyfuse.errors import InvalidSchedule
+from polyfuse.errors.budget import within
 from polyfuse.ir.bindings import Binding
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import ON_CORES, Loop, Tree, loops, path_to, replace_node, statements
@@ -21,6 +22,9 @@ PLACES = tuple(
 
 MOST_UNROLLED = 64
 """More copies of a body than this cost the compiler more than they gain."""
+
+EXTENT_OPERATIONS = 500_000
+"""isl operations for a loop's number of values. One that is not found is treated as one that depends on sizes."""
 
 
 def bind(nest: Nest, tree: Tree, statement: str | None, places: Mapping[str, str]) -> Tree:
@@ -103,7 +107,14 @@ def _unbound(tree: Tree, statement: str, name: str) -> Loop:
 
 
 def extent(nest: Nest, loop: Loop) -> int | None:
-    """The number of values a loop runs through at most, over all its statements; None if it depends on sizes."""
+    """The number of values a loop runs through at most, over all its statements.
+
+    None if it depends on sizes, or if isl needs more than EXTENT_OPERATIONS to find it.
+    """
+    return within(nest.context.get_ctx(), EXTENT_OPERATIONS, lambda: _extent(nest, loop), lambda: None)
+
+
+def _extent(nest: Nest, loop: Loop) -> int | None:
     low, high = [], []
     for name, date in loop.dates:
         if nest.domains[name].is_empty():

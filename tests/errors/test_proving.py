@@ -14,8 +14,8 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import nn, rewrite
-from polyfuse.errors.budget import at_most
 from polyfuse.errors import BudgetExceeded, IslFailure, PolyfuseError
+from polyfuse.errors.budget import at_most
 from polyfuse.errors.proving import proving
 from tests.frontend.python.running import defined
 

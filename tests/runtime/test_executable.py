@@ -58,6 +58,30 @@ def test_a_schedule_by_hand_that_is_too_much_to_prove_is_refused(monkeypatch: py
         pf.compile(small_nest(), target="cpu", schedule=pf.Schedule(small_nest()))
 
 
+@pytest.mark.parametrize("budget", [1e-6, 0.01, 0.1])
+def test_a_plan_that_needs_more_than_its_budget_is_the_order_as_written_or_refused(budget: float) -> None:
+    try:
+        net = pf.compile(small_nest(), target="cpu", budget=budget)
+    except BudgetExceeded as error:
+        assert budget < 0.1
+        assert "needs more operations of isl than it was given" in str(error)  # noqa: PT017
+        return
+    assert "order as written is kept" in net.explain()
+    assert "needs more operations of isl than it was given" in net.explain()
+    np.testing.assert_allclose(net(rows()), by_hand(rows()), rtol=1e-5, atol=1e-6)
+
+
+def test_a_budget_that_is_enough_changes_nothing() -> None:
+    usual, limited = (pf.compile(small_nest(), target="cpu", budget=budget) for budget in (None, 60))
+    assert limited.explain().split("validated")[0] == usual.explain().split("validated")[0]
+
+
+@pytest.mark.parametrize("budget", [0, -1, float("nan"), "long"])
+def test_a_budget_is_a_positive_number(budget: Any) -> None:
+    with pytest.raises(BadArgument, match="budget="):
+        pf.compile(small_nest(), target="cpu", budget=budget)
+
+
 def test_a_call_by_position_and_by_name() -> None:
     x = rows()
     np.testing.assert_allclose(small()(x), by_hand(x), rtol=1e-5, atol=1e-6)

@@ -65,7 +65,7 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import ON_CORES, Loop, Tree, loops, loops_around, statements, to_isl
-from polyfuse.sets import OUT, called_back, constant, dimension
+from polyfuse.sets import OUT, called_back, constant, dimension, merged_pieces
 
 Prover = Callable[[Nest, Tree, Mapping[str, Geometry], frozenset[str]], Mapping[str, Operation]]
 """Finds the device operations among a kernel's statements, by name; the last argument: the copies that are waited for.
@@ -241,7 +241,7 @@ class _Builder:
         instance = isl.PwMultiAff.from_map(instances.set_tuple_id(OUT, s.domain.get_tuple_id()))
 
         def text(value: isl.PwAff) -> isl.AstExpr:
-            return build.expr_from_pw_aff(value.pullback_pw_multi_aff(instance))
+            return build.expr_from_pw_aff(merged_pieces(value.pullback_pw_multi_aff(instance)))
 
         symbols = {symbol.name for symbol in s.body.free_symbols}
         bound = {axis: x.date(name) for x in loops_around(self.part, name) if (axis := axis_of(x))}

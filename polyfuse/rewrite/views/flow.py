@@ -14,6 +14,9 @@ from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.scalar import Read
 from polyfuse.sets import OUT, maps_of, union_map
 
+FLOW_OPERATIONS = 5_000_000
+"""isl operations for the proof that a view's composition keeps every value's source; beyond them the view stays."""
+
 
 @dataclass(frozen=True)
 class Composed:

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import islpy as isl
 
+from polyfuse.errors.budget import within
 from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.dependences import earlier, relation_of
 from polyfuse.ir.tree import restrict
 from polyfuse.rewrite.refusal import refused
-from polyfuse.rewrite.views.flow import Composed, differences, is_view, made
+from polyfuse.rewrite.views.flow import FLOW_OPERATIONS, Composed, differences, is_view, made
 from polyfuse.sets import maps_of, on_domain
 
 
@@ -101,7 +102,15 @@ def placed(nest: Nest, s: Statement) -> Composed | Refusal:
             f"{source.name} is overwritten after {statement} copies it", "`expand`, or another tensor", pair
         )
     result = _in_place(nest, s)
-    lost = differences(nest, result, frozenset({statement}), {})
+    unproven = no(f"isl needs more than {FLOW_OPERATIONS} operations to prove it", "a simpler view")
+    lost = within(
+        nest.context.get_ctx(),
+        FLOW_OPERATIONS,
+        lambda: differences(nest, result, frozenset({statement}), {}),
+        lambda: unproven,
+    )
+    if isinstance(lost, Refusal):
+        return lost
     if lost is not None:
         why = f"a value of {target} would be overwritten before its last use"
         return no(why, "values that do not overlap", lost)

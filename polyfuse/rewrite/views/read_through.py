@@ -8,6 +8,7 @@ from dataclasses import replace
 import islpy as isl
 import numpy as np
 
+from polyfuse.errors.budget import within
 from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement
@@ -16,7 +17,7 @@ from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, restrict, sequence
 from polyfuse.rewrite.index_set_splitting import feeds
 from polyfuse.rewrite.inline import from_sources, overwritten, twice_written
 from polyfuse.rewrite.refusal import refused
-from polyfuse.rewrite.views.flow import Composed, checked, is_view, made
+from polyfuse.rewrite.views.flow import FLOW_OPERATIONS, Composed, checked, is_view, made
 
 
 @proving("the rewrite read_through")
@@ -59,7 +60,14 @@ def through(nest: Nest, tensor: str) -> Composed | Refusal:
     touched = {tensor, *(access.tensor for s in sources for access in s.reads)}
     touched |= {t for s in nest.readers(tensor) if len(into[s.name]) > 1 for t in s.tensors}
     result = nest.rewritten(tensors, kept, order, frozenset(touched))
-    return Composed(checked(nest, result, gone, into), tensor, tuple(sorted(gone)), into)
+    limited = f"isl needs more than {FLOW_OPERATIONS} operations to prove that every value keeps its source"
+    proven = within(
+        nest.context.get_ctx(),
+        FLOW_OPERATIONS,
+        lambda: checked(nest, result, gone, into),
+        lambda: refused(f"read_through({tensor!r})", limited, "a simpler view"),
+    )
+    return proven if isinstance(proven, Refusal) else Composed(proven, tensor, tuple(sorted(gone)), into)
 
 
 @proving("the question why_not_read_through")

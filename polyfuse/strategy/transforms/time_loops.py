@@ -14,8 +14,8 @@ from itertools import chain
 
 import islpy as isl
 
-from polyfuse.errors.budget import at_most, stopped
 from polyfuse.errors import IllegalSchedule, InvalidSchedule, quantity
+from polyfuse.errors.budget import at_most, stopped
 from polyfuse.ir.tree import Loop, Tree, sequence, statements
 from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
