@@ -59,7 +59,7 @@ from polyfuse.tune import Trials, tuned
 
 __all__ = ["Executable", "compile"]
 
-PLANNING = 40_000_000, 8_000_000
+PLANNING = 20_000_000, 4_000_000
 """isl operations for a plan without a budget: for any nest, and for each of its statements."""
 
 FINISHING = 30_000_000, 4_000_000
@@ -233,7 +233,8 @@ def _decided(
             raise InvalidSchedule(
                 f"the schedule is of nest {schedule.source.name!r}, not of the given nest {nest.name!r}"
             )
-        return _finished(schedule, None, goal, place, model, start, OPERATIONS)
+        with at_most(nest.context.get_ctx(), _limit(FINISHING, nest, budget, 1)):
+            return _finished(schedule, None, goal, place, model, start, OPERATIONS)
     notes = (
         [applied("array expressions", (), note) for note in nest.notes]
         if isinstance(nest, PythonNest)
