@@ -165,6 +165,7 @@ def test_a_new_option_of_compile_has_to_be_thought_of() -> None:
         "accuracy",
         "fold",
         "force",
+        "budget",
     }
     # Sizes and what an example tells are the nest's, target and math the machine's.
     through_others = {"sizes", "example", "target", "math"}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import islpy as isl
 
 from polyfuse.analysis.bands import among
-from polyfuse.errors.budget import within
+from polyfuse.errors.budget import stopped, within
 from polyfuse.ir import Nest
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.fresh_names import fresh
@@ -99,6 +99,10 @@ def _scheduled(step: _Step, pairs: tuple[Pairs, ...], context: isl.Set) -> isl.S
     try:
         asked = constraints.set_context(context)
         return within(isl_context, MAX_OPERATIONS, asked.compute_schedule, lambda: None)
+    except isl.Error as error:
+        if stopped(error):  # by a limit around this
+            raise
+        return None  # "unable to carry dependences", of some order that is not asked for then
     finally:
         isl_context.set_schedule_serialize_sccs(before)
 
