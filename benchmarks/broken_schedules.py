@@ -46,7 +46,7 @@ from tests.support.on_tensor_cores import matmul
 Target = Literal["cpu", "cuda"]
 
 SIZES = {"N": 9}
-"""Of nests with symbolic sizes."""
+"""The values of symbolic sizes at which mutated schedules are run."""
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ MUTATIONS: Mapping[str, Mutation] = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a mutated schedule: "caught", "harmless" or "missed", and by what."""
+    """The judgement of one mutated schedule: "caught", "harmless" or "missed", and the reason."""
 
     kind: str
     why: str

@@ -49,7 +49,7 @@ PROPERTIES: Mapping[str, str] = {
 """A kind of case and the test that makes and checks such cases."""
 
 REFUSED = ("refused", "invalid", "not affine")
-"""What events of a case begin with that polyfuse does not take."""
+"""Prefixes of the hypothesis events that mark a case which polyfuse refused."""
 
 BATCH = 20
 """Cases of a process: few, so that a failure does not end many, and that a seed makes them again in minutes."""
@@ -57,7 +57,7 @@ BATCH = 20
 
 @dataclass
 class Count:
-    """What became of cases, and the text of each failure."""
+    """Numbers of cases that ran, agreed and were refused, and the text of each failure."""
 
     cases: int = 0
     agreed: int = 0
@@ -153,7 +153,7 @@ def _started(kind: str, seed: int) -> Batch:
 
 
 def _heard(batch: Batch, limit: float) -> Count | None:
-    """What a batch is done with; None while it goes on."""
+    """Return the counts of a finished or stopped batch; None while it runs."""
     again = f"python -m benchmarks.fuzz --only {batch.kind} --seed {batch.seed} --minutes 0.01 --jobs 1"
     try:
         while batch.pipe.poll(0.1):

@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 COPIED = ("polyfuse", "tests", "benchmarks", "docs", "papers", "pyproject.toml", "README.md", "Makefile")
-"""What the tests read of the tree."""
+"""Files and folders that tests read, so that a mutated copy of the tree needs them."""
 
 LIMIT = 300
 """Seconds for the tests of one fault; a fault that makes them take longer is found."""

@@ -58,7 +58,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a program: `where` tells one failure from another, `text` is for people."""
+    """The result of running one program: `where` tells failures apart, `text` is shown to users."""
 
     kind: Kind
     where: str = ""

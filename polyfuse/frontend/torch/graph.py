@@ -7,6 +7,7 @@ Nothing here imports torch.
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -154,14 +155,17 @@ def value_of(node: Node, args: Any, kwargs: Any, fold: Fold | None) -> Any:
     if importer is None:
         raise Unsupported("there is no importer for this operator")
     result = Result.of(meta)
+    given, options = _arrays(args), _arrays(kwargs)
     try:
-        made = importer(result, *_arrays(args), **_arrays(kwargs))
+        inspect.signature(importer).bind(result, *given, **options)
+    except TypeError as error:
+        raise Unsupported(f"its arguments are not those of ATen's core schema: {error}") from error
+    try:
+        made = importer(result, *given, **options)
     except Unsupported:
         raise
     except PolyfuseError as error:
         raise Unsupported(str(error)) from error
-    except TypeError as error:
-        raise Unsupported(f"its arguments are not those of ATen's core schema: {error}") from error
     return _checked(made, result)
 
 
