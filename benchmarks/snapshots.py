@@ -31,7 +31,7 @@ WIDEST = 60
 """Characters of a value that a difference shows on each side."""
 
 TASKS = 50
-"""Cases that a worker process records before another one takes its place: isl and numba keep some of what they make."""
+"""Cases that a worker process records, on average, before another takes its place: isl and numba keep what they make."""
 
 
 def main(
@@ -95,10 +95,15 @@ def recorded(names: Sequence[str], record: Callable[[str], Record], jobs: int = 
     """
     if jobs == 1:
         return dict(_named(record, name) for name in names)
-    # spawned, not forked: OpenMP's threads and isl's contexts do not survive a fork
+    # Spawned, not forked: OpenMP's threads and isl's contexts do not survive a fork. New processes for each batch and
+    # not `max_tasks_per_child`: with it Python 3.11 waits for ever once all workers have done their share.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, context, max_tasks_per_child=TASKS) as pool:
-        return dict(pool.map(_named, [record] * len(names), names))
+    found: dict[str, Record] = {}
+    for start in range(0, len(names), TASKS * jobs):
+        batch = names[start : start + TASKS * jobs]
+        with ProcessPoolExecutor(jobs, context) as pool:
+            found.update(pool.map(_named, [record] * len(batch), batch))
+    return found
 
 
 def _named(record: Callable[[str], Record], name: str) -> tuple[str, Record]:
