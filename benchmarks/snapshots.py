@@ -31,7 +31,7 @@ WIDEST = 60
 """Characters of a value that a difference shows on each side."""
 
 TASKS = 50
-"""Cases that a worker process records, on average, before another takes its place: isl and numba keep what they make."""
+"""Cases that a worker process records, on average, before another takes its place: isl and numba keep memory."""
 
 
 def main(
