@@ -148,3 +148,17 @@ def test_lives_that_meet_in_one_kernel_overlap() -> None:
     assert late.overlaps(early)
     assert not early.overlaps(apart)
     assert not apart.overlaps(early)
+
+
+def test_a_sum_has_more_instances_only_where_its_buffer_was_cleared() -> None:
+    tensors = [pf.Tensor(n, (8,), "float64", "input") for n in ("x", "b")]
+    tensors += [pf.Tensor("y", (), "float64", "inout"), pf.Tensor("t", (8,), "float64", "temporary")]
+    source = pf.Nest.of(tensors[:3], [pf.statement("{ S[i] : 0 <= i < 6 }", "y += x[i] * b[i]")])
+    clear = pf.statement("{ clear[i] : 0 <= i < 8 }", "t[i] = 0")
+    load = pf.statement("{ load[i] : 0 <= i < 6 }", "t[i] = x[i]")
+    step = pf.statement("{ S[i] : 0 <= i < 8 }", "y += t[i] * b[i]")
+    nest = pf.Nest.of(tensors, [clear, load, step])
+    check_copies(source, nest, pf.Schedule(nest).tree)
+    less = replace(nest, statements=(replace(clear, domain=isl.Set("{ clear[i] : 0 <= i < 7 }")), load, step))
+    with pytest.raises(pf.ValidationFailure, match="they are no products with zero"):
+        check_copies(source, less, pf.Schedule(nest).tree)

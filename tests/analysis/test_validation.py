@@ -118,6 +118,22 @@ def test_a_value_that_was_never_assigned_is_in_no_buffer() -> None:
         validate(nest, nest, s.tree)
 
 
+def test_a_sum_in_a_buffer_begins_with_a_value() -> None:
+    tensors = [
+        Tensor("x", (4, 5), "float64", "input"),
+        Tensor("t", (4,), "float64", "temporary"),
+        Tensor("o", (4,), "float64", "output"),
+    ]
+    zero = statement("{ zero[i] : 0 <= i < 4 }", "t[i] = 0")
+    add = statement("{ add[i, k] : 0 <= i < 4 and 0 <= k < 5 }", "t[i] += x[i, k]")
+    keep = statement("{ keep[i] : 0 <= i < 4 }", "o[i] = t[i]")
+    s = Schedule(Nest.of(tensors, [zero, add, keep])).fuse("zero", "add", at="i").fuse("add", "keep", at="i")
+    s = s.promote("t", "zero", at="i")
+    nest = swapped(s.nest, replace(zero, domain=isl.Set("{ zero[i] : 0 <= i < 3 }")))
+    with pytest.raises(ValidationFailure, match=r"storage failed: add\[3, \d\] finds no value of t\[3\]"):
+        validate(nest, nest, s.tree)
+
+
 def test_a_proof_that_is_too_much_for_isl_is_no_proof() -> None:
     s = on_cuda()
     with pytest.raises(BudgetExceeded, match="validation of cover needs more than 10 operations of isl"):

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyfuse.ir import Nest, Tensor, statement
+from polyfuse.ir.dependences import access_relations, dependences, merged
 from polyfuse.ir.tree import Leaf, Loop, sequence
 from polyfuse.sets import dimension, maps_of, tuple_names
 from tests.support.enumeration import Element, Instance, Step, all_pairs, steps
@@ -163,3 +164,15 @@ def test_a_nest_whose_domains_are_empty_has_no_dependences() -> None:
     every = [statement(f"{{ {name}[i] : 1 = 0 }}", "a[i] = b[i]") for name in "ST"]
     nest = Nest.of([Tensor(name, (0,), "float64", "inout") for name in "ab"], every)
     assert all(relation.is_empty() for _, relation in nest.dependences().kinds())
+
+
+@given(nests())
+def test_dependences_of_one_tensor_made_anew_change_nothing(nest: Nest) -> None:
+    """What `merged` keeps and what it replaces is all there is."""
+    whole, order = nest.dependences(), nest.original_dates()
+    targets = {s.name: s.write.tensor for s in nest.statements}
+    for tensor in {*targets.values()}:
+        part = dependences(access_relations(nest.statements, nest.statements, {tensor}), order)
+        found = merged(whole, part, targets, {tensor})
+        for (_, one), (_, other) in zip(whole.kinds(), found.kinds(), strict=True):
+            assert one.is_equal(other)

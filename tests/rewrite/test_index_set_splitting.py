@@ -66,3 +66,18 @@ def test_random_nests_keep_their_values(nest: pf.Nest) -> None:
     done.nest.check()
     if not nest.params:
         same(nest, done.nest)
+
+
+def test_a_producer_that_writes_an_element_twice_is_not_split_by() -> None:
+    @pf.nest
+    def twice(x: f64[16], out: f64[16]):
+        y = np.empty(16)
+        for i in range(8):
+            for t in range(2):
+                y[i] = x[i] * t
+        for i in range(8):
+            y[8 + i] = x[i] + 1.0
+        for i in range(16):
+            out[i] = y[i]
+
+    assert pf.rewrite.pieces(twice).nest is twice

@@ -13,6 +13,9 @@ from polyfuse.errors import InvalidSchedule
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.machine import KiB, Machine
 from polyfuse.strategy import plan_for
+from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.cost.kernel_model import kernel_of
+from polyfuse.strategy.cpu.nontemporal import large_results
 
 ROWS, COLUMNS = 3, 300
 
@@ -129,3 +132,19 @@ def test_the_strategy_stores_results_past_the_caches_that_are_larger_than_these_
     assert ("out is stored past the caches: its 120000 bytes are more than the 1024" in str(plan)) == past
     read = plan_for(pf.lower([y := nn.exp(x), nn.sum(y, axis=0)]), machine)
     assert "stream" not in read.schedule.trace(), "a result that is read again stays in the caches"
+
+
+def test_a_result_that_its_own_kernel_reads_is_not_past_the_caches() -> None:
+    machine = replace(Machine.preset("xeon"), keeps=KiB)
+    domain = "{ %s[i] : 0 <= i < 1000 }"
+    tensors = [Tensor("x", (1000,), "float32", "input"), Tensor("y", (1000,), "float32", "output")]
+    first = statement(domain % "S", "y[i] = x[i] + 1")
+    alone = Nest.of(tensors, [first])
+    again = Nest.of(tensors, [first, statement(domain % "T", "y[i] = y[i] * 2")])
+
+    def large(nest: Nest) -> tuple[str, ...]:
+        counts = Counts(nest)
+        return large_results(kernel_of(counts, nest.order), counts, machine)
+
+    assert large(alone) == ("S",)
+    assert large(again) == ()

@@ -266,3 +266,35 @@ def test_what_stays_in_the_sum(statement: str, why: str) -> None:
     assert why in str(why_not_factor(sums, statement))
     with pytest.raises(IllegalRewrite, match=why):
         factor(sums, statement)
+
+
+def test_a_reader_of_the_maximum_that_the_sums_overwrite_is_refused() -> None:
+    @pf.nest
+    def reused(a: f64[N, M], out: f64[N], total: f64[N]):
+        m = np.empty(N)
+        for i in range(N):
+            total[i] = 0.0
+        for i in range(N):
+            m[i] = -np.inf
+            for j in range(M):
+                m[i] = max(m[i], a[i, j])
+        for i in range(N):
+            out[i] = m[i] + total[i]
+        for i in range(N):
+            for j in range(M):
+                total[i] += np.exp(a[i, j] - m[i])
+
+    with pytest.raises(IllegalRewrite, match="S3 would run after S4, which has to come later"):
+        online(reused, "S2", 4)
+
+
+def test_a_sum_that_is_set_to_zero_afterwards_keeps_its_factor() -> None:
+    @pf.nest
+    def cleared(a: f64[N, M], s: f64[N], y: f64[N]):
+        for i in range(N):
+            for j in range(M):
+                y[i] += s[i] * a[i, j]
+        for i in range(N):
+            y[i] = 0.0
+
+    assert "not set to 0" in str(why_not_factor(cleared, "S0"))

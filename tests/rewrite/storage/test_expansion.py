@@ -137,3 +137,18 @@ def test_expansion_at_sizes_where_loops_are_empty() -> None:
     for n in (1, 2, 5):
         arrays: dict[str, Any] = kernel.inputs({"N": n}, np.random.default_rng(n))
         assert_close(called(net, arrays), by_python(kernel.nest, arrays))
+
+
+def test_a_value_that_one_reader_takes_to_the_next_iteration_is_not_expanded() -> None:
+    @pf.nest
+    def carried(x: f64[N], y: f64[N], z: f64[N]):
+        t = np.empty(1)
+        for i in range(N):
+            if i >= 1:
+                y[i] = t[0] + 1.0
+            t[0] = x[i]
+            z[i] = t[0] * 2.0
+
+    expanded = expand(carried)
+    assert [str(each.why) for each in expanded.expansions] == ["loop i carries its value from S1 to S0"]
+    assert expanded.nest.tensor("t").shape == (1,)

@@ -177,3 +177,17 @@ def test_arrays_of_loops_in_time_stay() -> None:
     """adi's v could have a place for each step, which would be read and written once each."""
     for name in ("adi", "durbin", "jacobi-2d", "lu"):
         assert scratch_apart(KERNELS[name].nest) is None
+
+
+def test_an_element_that_its_own_update_reads_first_is_the_callers() -> None:
+    @pf.nest
+    def halved(x: "f64[M, N]", row: "f64[N]", y: "f64[M, N]"):
+        for j in range(N):
+            row[j] = 0.5 * row[j]
+        for i in range(M):
+            for j in range(N):
+                row[j] = 2.0 * x[i, j]
+            for j in range(N):
+                y[i, j] = row[j] + x[i, j]
+
+    assert "reads the caller's values of row" in str(why_not_scratch(halved, "row"))

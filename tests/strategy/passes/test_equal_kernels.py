@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 import polyfuse as pf
@@ -14,6 +15,8 @@ from polyfuse.ir.form import form_of
 from polyfuse.ir.tree import Tree, parts
 from polyfuse.schedule.repeated import Renaming
 from polyfuse.strategy import plan_for
+from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.passes.equal_kernels import Repeats, Shapes
 
 
 def network(*widths: int) -> nn.Sequential:
@@ -95,6 +98,17 @@ def test_equal_kernels_are_printed_once(monkeypatch: pytest.MonkeyPatch) -> None
         {"y1", "a0", "w1"},
         {"y2", "a1", "w2"},
     ]
+
+
+def test_a_kernel_of_constants_alone_is_shaped_for_itself() -> None:
+    x, weights = nn.input("x", (8, 8)), nn.constant(np.ones((8, 8), np.float32))
+    nest = pf.lower([nn.exp(nn.relu(value)) for value in (x, weights, x)])
+    schedule = pf.Schedule(nest)
+    repeats = Repeats.of(schedule, Counts(nest), Shapes())
+    made = []
+    for part in (part for part in parts(schedule.tree) if part.names[0].startswith("exp")):
+        repeats.shaped(schedule, part, lambda part=part: (made.append(part.names) or schedule, []))
+    assert made == [("exp0",), ("exp1",)], "exp2 is exp0 again; exp1 runs once for all calls"
 
 
 def test_new_names_go_into_the_names_made_of_them() -> None:

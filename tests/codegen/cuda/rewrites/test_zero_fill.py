@@ -12,6 +12,7 @@ import polyfuse as pf
 from polyfuse.checks import cuda_cases as cases
 from polyfuse.codegen.cuda.compile.disassembly import main_loop
 from polyfuse.codegen.cuda.rewrites.zero_fill import with_filled_tiles
+from polyfuse.codegen.cuda.rewrites.zero_filled_copies import with_padded_copies
 from polyfuse.codegen.looptree.nodes import (
     Allocate,
     Axis,
@@ -24,10 +25,11 @@ from polyfuse.codegen.looptree.nodes import (
     Node,
     PaddedCopy,
     Store,
+    below,
     block,
 )
 from polyfuse.codegen.looptree.operations import Lines, TileProduct, VectorCopy
-from polyfuse.ir.scalar import Read
+from polyfuse.ir.scalar import Read, number
 from polyfuse.runtime.cuda.runner import build_kernels
 from polyfuse.runtime.samples import roundings
 
@@ -244,3 +246,22 @@ def test_a_vectors_condition_is_all_elements_or_stays() -> None:
     assert isinstance(filled.body, Store)
     each = neighbours("4 * tx + l < 64 - 16 * bx")
     assert around(each) == each
+
+
+def test_a_thread_that_stores_to_a_buffer_waits_for_its_copies_there() -> None:
+    """Nothing orders a copy that goes on by itself behind a store of the same thread to the same buffer."""
+    zero = Store("fill", Element("x_shared", (expression("tx + 4"),), "float32"), "=", number(0.0), ())
+    arrays = Allocate("x_shared", (64,), "float32", "shared")
+    axes = Axis("thread.x", ast.Constant(4)), Axis("block.x", ast.Constant(3))
+    alone = Kernel("k", (), (), {}, (), axes, block((arrays, copy("tx"))))
+    beside = Kernel("k", (), (), {}, (), axes, block((arrays, copy("tx"), zero)))
+
+    def ahead(kernel: Kernel) -> bool:
+        (moved,) = (
+            part for part in below(kernel.body) if isinstance(part, Store) and part.statement == "load_x"
+        )
+        assert isinstance(moved.operation, VectorCopy)
+        return moved.operation.ahead
+
+    assert ahead(with_padded_copies(alone))
+    assert not ahead(with_padded_copies(beside))
