@@ -17,6 +17,10 @@ U = TypeVar("U", isl.UnionSet, isl.UnionMap)
 
 IN, OUT, PARAM, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.param, isl.dim_type.set
 
+_NOTATION = "and or not exists implies mod floor ceil floord ceild min max rat int true false infty NaN inf"
+WORDS = frozenset(_NOTATION.split(" "))
+"""Words of isl's notation, which printed nests could not tell from names."""
+
 
 def union_set(sets: Iterable[isl.Set]) -> isl.UnionSet:
     """The union of sets of any spaces.

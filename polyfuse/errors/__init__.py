@@ -6,14 +6,14 @@ from polyfuse.errors.refusals import Refusal, Violation
 from polyfuse.errors.tracebacks import Shown
 
 
-def quantity(count: int | str, one: str, several: str | None = None) -> str:
+def quantity(count: object, one: str, several: str | None = None) -> str:
     """Return a number with its noun, singular or plural.
 
     >>> quantity(1, "kernel"), quantity(2, "kernel"), quantity(0, "axis", "axes")
     ('1 kernel', '2 kernels', '0 axes')
 
     Args:
-        count: The number; a symbolic size is plural.
+        count: The number, or a symbolic size, which is plural.
         one: The noun in the singular.
         several: The noun in the plural; by default with an "s".
 

@@ -18,6 +18,7 @@ from polyfuse.nn.normalization.along_axes import RMSNorm as RMSNormOperation
 from polyfuse.nn.normalization.along_axes import Softmax as SoftmaxOperation
 from polyfuse.nn.operations import Cast, Reduce
 from polyfuse.nn.operations import Linear as LinearOperation
+from polyfuse.nn.sizes import GivenSize, all_sizes
 
 Axes = int | Sequence[int] | None
 
@@ -228,7 +229,7 @@ def log_softmax(x: Value, axis: int = -1) -> Value:
 
 def layer_norm(
     x: Value,
-    normalized_shape: int | Sequence[int],
+    normalized_shape: GivenSize | Sequence[GivenSize],
     gamma: Array | Value | None = None,
     beta: Array | Value | None = None,
     eps: float = 1e-5,
@@ -250,7 +251,7 @@ def layer_norm(
     Raises:
         BadArgument: if a shape does not fit, or only one of gamma and beta is given.
     """
-    shape = all_whole("layer_norm: normalized shape", normalized_shape)
+    shape = all_sizes("layer_norm: normalized shape", normalized_shape)
     if (gamma is None) != (beta is None):
         raise BadArgument("layer_norm: give both gamma and beta, or neither")
     parameters = [as_value(array, x.dtype) for array in (gamma, beta) if array is not None]
@@ -258,7 +259,10 @@ def layer_norm(
 
 
 def rms_norm(
-    x: Value, normalized_shape: int | Sequence[int], gamma: Array | Value | None = None, eps: float = 1e-5
+    x: Value,
+    normalized_shape: GivenSize | Sequence[GivenSize],
+    gamma: Array | Value | None = None,
+    eps: float = 1e-5,
 ) -> Value:
     """x / sqrt(mean of x * x + eps) over the last axes; then * gamma.
 
@@ -276,7 +280,7 @@ def rms_norm(
     Raises:
         BadArgument: if a shape does not fit.
     """
-    shape = all_whole("rms_norm: normalized shape", normalized_shape)
+    shape = all_sizes("rms_norm: normalized shape", normalized_shape)
     parameters = [] if gamma is None else [as_value(gamma, x.dtype)]
     return apply(RMSNormOperation(shape, eps, bool(parameters)), [x, *parameters])
 

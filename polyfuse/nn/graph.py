@@ -16,10 +16,10 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType
-from polyfuse.ir.whole import all_whole
-from polyfuse.nn.nest_writer import Array, Shape
+from polyfuse.nn.nest_writer import Array
 from polyfuse.nn.operations import Linear, Matmul, Operation, Pointwise
 from polyfuse.nn.shape.operations import View, sliced
+from polyfuse.nn.sizes import GivenSize, Shape, all_sizes, is_negative
 
 FLOATS: dict[str, DType] = {
     "float32": "float32",
@@ -161,22 +161,22 @@ def check_name(what: str, name: str) -> None:
         )
 
 
-def input(name: str, shape: Sequence[int], dtype: str = "float32") -> Value:
+def input(name: str, shape: Sequence[GivenSize], dtype: str = "float32") -> Value:
     """A tensor that a call will pass.
 
     Args:
         name: The argument's name.
-        shape: The sizes.
+        shape: The sizes: integers, or symbolic sizes as text ("N", "2*N + 1"), whose values each call's arrays give.
         dtype: A floating-point type; int32 or int64 for row numbers of an embedding.
 
     Returns:
         The value.
 
     Raises:
-        BadArgument: if the name is not an identifier or is reserved in statements, or a size is negative.
+        BadArgument: if the name is not an identifier or is reserved in statements, or a size is negative or not affine.
     """
-    sizes = all_whole(f"input {name}: shape", shape)
-    if any(size < 0 for size in sizes):
+    sizes = all_sizes(f"input {name}: shape", shape)
+    if any(map(is_negative, sizes)):
         raise BadArgument(f"input {name}: shape {sizes} has a negative size")
     check_name("input", name)
     kind = next((integer for integer in INTEGERS if dtype == integer), None)

@@ -17,8 +17,9 @@ from polyfuse.ir.whole import all_whole
 from polyfuse.nn import functional
 from polyfuse.nn.graph import Value, dtype_of
 from polyfuse.nn.initial_weights import generator
-from polyfuse.nn.nest_writer import Array, Shape
+from polyfuse.nn.nest_writer import Array
 from polyfuse.nn.shape.embedding import embedding
+from polyfuse.nn.sizes import Shape
 
 
 class Module:

@@ -7,12 +7,16 @@ from collections.abc import Iterable, Sequence
 from polyfuse.errors import BadArgument
 from polyfuse.errors.proving import proving
 from polyfuse.ir import Nest, Tensor
+from polyfuse.ir.nest_text import set_of
 from polyfuse.ir.tree import sequence
-from polyfuse.ir.whole import all_whole
 from polyfuse.nn.graph import Constant, Further, Input, Value, in_order, input
 from polyfuse.nn.layers import Module
-from polyfuse.nn.nest_writer import Array, Emitter
+from polyfuse.nn.nest_writer import Array, Emitter, sizes_in
 from polyfuse.nn.operations import Operation, Pointwise
+from polyfuse.nn.sizes import GivenSize, all_sizes
+
+Sizes = GivenSize | Sequence[GivenSize]
+"""One size, or several."""
 
 COPY = Pointwise("copy", "{0}")
 """The operation that copies a value with a tensor (an input, a constant, another output) to an output."""
@@ -24,8 +28,8 @@ ROUND = Pointwise("round", "{0}")
 @proving("lower")
 def lower(
     model: Module | Value | Sequence[Value],
-    batch: int | Sequence[int] | None = None,
-    features: int | Sequence[int] | None = None,
+    batch: Sizes | None = None,
+    features: Sizes | None = None,
     dtype: str | None = None,
     name: str | None = None,
 ) -> Nest:
@@ -36,7 +40,8 @@ def lower(
     Args:
         model: A Module, a value, or several values. Inputs of values keep their names, in the order in which the
             outputs, left to right, first need them; a model's input is the tensor x.
-        batch: For a model: the size of the leading dimension, or the sizes of several; 0 is allowed.
+        batch: For a model: the size of the leading dimension, or the sizes of several; 0 is allowed. A symbolic size
+            ("N") stands for any number: one compile serves all of them.
         features: For a model: the shape of one input, if no layer (Linear, LayerNorm, …) determines it. An Embedding's
             input has none.
         dtype: For a model: the element type, if no weights determine it. An Embedding's input is int64.
@@ -61,9 +66,7 @@ def lower(
     return lower_values(values, name or "graph")
 
 
-def named_constants(
-    model: Module, batch: int | Sequence[int] = 1, features: int | Sequence[int] | None = None
-) -> dict[str, Array]:
+def named_constants(model: Module, batch: Sizes = 1, features: Sizes | None = None) -> dict[str, Array]:
     """Return the model's arrays by their names in its nest: w0, b0, w1, … (the arrays themselves, not copies).
 
     Change them in place, or pass others of the same shapes to a compiled net's `replace_constants` by these names.
@@ -81,8 +84,8 @@ def named_constants(
 
 def model_input(
     model: Module,
-    batch: int | Sequence[int] | None,
-    features: int | Sequence[int] | None,
+    batch: Sizes | None,
+    features: Sizes | None,
     dtype: str | None,
 ) -> Value:
     """The value a model is applied to: input x of shape (*batch, *features)."""
@@ -98,16 +101,17 @@ def model_input(
             f"no layer of {type(model).__name__} says the shape of its input: "
             "give it, as in lower(model, batch=64, features=(512,))"
         )
-    sizes = *all_whole("lower: batch", batch), *all_whole("lower: features", shape)
+    sizes = *all_sizes("lower: batch", batch), *all_sizes("lower: features", shape)
     return input("x", sizes, dtype or model.dtype or "float32")
 
 
 def lower_values(outputs: Sequence[Value], name: str, inputs: Sequence[Value] = ()) -> Nest:
     """The nest that computes these values; `inputs` are its first ones in this order, also where nothing reads them."""
-    to = Emitter()
     every = list(in_order((*inputs, *outputs)))
+    to = Emitter(sizes_in(value.shape for value in every))
     done: dict[int, Tensor] = {}
     for value in every:
+        to.assume(value.shape)
         if isinstance(value.source, Input):
             done[id(value)] = to.tensor(value.source.name, value.shape, value.dtype, "input")
         elif isinstance(value.source, Constant) and value.source.name is not None:
@@ -127,8 +131,16 @@ def lower_values(outputs: Sequence[Value], name: str, inputs: Sequence[Value] = 
         if direct.get(id(value)) is not target:
             n = to.number(COPY.stems)
             COPY.emit(to, n, operands_of(to, COPY, n, (value,), done), target)
+    if set_of(to.context).is_empty():
+        conditions = ", ".join(f"{size} >= 0" for size in to.assumed)
+        raise BadArgument(f"lower: no sizes {', '.join(to.sizes)} are such that {conditions}")
     return Nest.of(
-        ordered_tensors(to), to.statements, sequence(tuple(to.order)), constants=to.constants, name=name
+        ordered_tensors(to),
+        to.statements,
+        sequence(tuple(to.order)),
+        to.context,
+        constants=to.constants,
+        name=name,
     )
 
 
@@ -152,6 +164,7 @@ def emit(to: Emitter, value: Value, done: dict[int, Tensor], out: Tensor | None)
     operation = value.source
     assert isinstance(operation, Operation)
     n = to.number(operation.stems)
+    to.assume(operation.needed([operand.shape for operand in value.operands]))
     operands = operands_of(to, operation, n, value.operands, done)
     target = out if out is not None else to.value(operation.result, n, value.shape, value.dtype)
     if not (target.is_half and operation.reduces):

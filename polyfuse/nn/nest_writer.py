@@ -14,11 +14,11 @@ from polyfuse.ir import DType, Role, Statement, Tensor, statement
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.tree import Loop, Tree, sequence
+from polyfuse.nn.sizes import Shape, Size, names_in, size_of
 
 DIMS = "ijklmnpqrstuv"
-"""Names of loop dimensions, outermost first; one that an input has is passed over."""
+"""Names of loop dimensions, outermost first; one that an input or a size has is passed over."""
 
-Shape = tuple[int, ...]
 Array = np.ndarray[Any, Any]
 
 
@@ -29,8 +29,8 @@ def element(tensor: Tensor, subscripts: Iterable[str]) -> str:
 
 
 def extents(tensor: Tensor) -> Shape:
-    """A tensor's shape as numbers (layers have no symbolic sizes)."""
-    return tuple(int(size) for size in tensor.shape)
+    """A tensor's shape as sizes."""
+    return tuple(size_of(tensor.name, size) for size in tensor.shape)
 
 
 @dataclass
@@ -38,20 +38,23 @@ class Emitter:
     """A nest under construction: its tensors, statements in their order, and constants so far.
 
     Everything one operation adds carries one number n, free for each of its names: "zero0", "mac0", "bias0".
+    `sizes` are the names of symbolic sizes, and of those in `assumed` none may be negative.
     `further` holds what an operation computes beside its value, by the value's tensor and a name: an LSTM's cell state.
     """
 
+    sizes: tuple[str, ...] = ()
     tensors: dict[str, Tensor] = field(default_factory=dict)
     statements: list[Statement] = field(default_factory=list)
     constants: dict[str, Array] = field(default_factory=dict)
     order: list[Tree] = field(default_factory=list)
     further: dict[tuple[str, str], Tensor] = field(default_factory=dict)
+    assumed: dict[Size, None] = field(default_factory=dict)
     _next: dict[str, int] = field(default_factory=dict)
     _constant_names: dict[int, str] = field(default_factory=dict)
 
     def dims(self, rank: int) -> tuple[str, ...]:
         """Names for `rank` loop dimensions: i, j, k, …"""
-        free = [name for name in DIMS if name not in self.tensors]
+        free = [name for name in DIMS if not self._is_taken(name)]
         if rank > len(free):
             raise BadArgument(f"an operation over {rank} dimensions; polyfuse.nn has names for {len(free)}")
         return tuple(free[:rank])
@@ -60,7 +63,7 @@ class Emitter:
         """The smallest number not yet given to any of these names; it is taken for all of them."""
         every = tuple(stems)
         n = max((self._next.get(stem, 0) for stem in every), default=0)
-        while any(f"{stem}{n}" in self.tensors for stem in every):
+        while any(self._is_taken(f"{stem}{n}") for stem in every):
             n += 1
         self._next.update(dict.fromkeys(every, n + 1))
         return n
@@ -71,7 +74,11 @@ class Emitter:
             raise BadArgument(
                 f"two tensors would be named {name!r}: use one value in both places, or rename an input"
             )
-        self.tensors[name] = Tensor(name, shape, dtype, role)
+        if name in self.sizes:
+            raise BadArgument(
+                f"a tensor and a symbolic size would both be named {name!r}: rename one of them"
+            )
+        self.tensors[name] = Tensor(name, tuple(map(_extent, shape)), dtype, role)
         return self.tensors[name]
 
     def temporary(self, stem: str, n: int, shape: Shape, dtype: DType) -> Tensor:
@@ -111,11 +118,27 @@ class Emitter:
         self.tensors[name] = Tensor.gathered(name, table, index)
         return self.tensors[name]
 
-    def assign(self, name: str, domain: Mapping[str, int], text: str, where: Iterable[str] = ()) -> None:
+    def assume(self, sizes: Iterable[Size]) -> None:
+        """Let the nest be for such symbolic sizes alone for which none of these is negative."""
+        self.assumed.update(dict.fromkeys(size for size in sizes if not isinstance(size, int)))
+
+    @property
+    def context(self) -> str:
+        """The symbolic sizes that the nest is for, as an isl set."""
+        bounds = " and ".join(f"{size} >= 0" for size in (*self.sizes, *self.assumed))
+        return f"{self._parameters}{{ : {bounds} }}"
+
+    @property
+    def _parameters(self) -> str:
+        return f"[{', '.join(self.sizes)}] -> " if self.sizes else ""
+
+    def assign(self, name: str, domain: Mapping[str, Size], text: str, where: Iterable[str] = ()) -> None:
         """A new statement over the box 0 <= dim < extent, or the part of it where some conditions hold."""
         box = (f"0 <= {dim} < {extent}" for dim, extent in domain.items())
         bounds = " and ".join((*box, *where)) or "1 = 1"
-        self.statements.append(statement(f"{{ {name}[{', '.join(domain)}] : {bounds} }}", text))
+        self.statements.append(
+            statement(f"{self._parameters}{{ {name}[{', '.join(domain)}] : {bounds} }}", text)
+        )
         self.order.append(own_loops(self.statements[-1]))
 
     @contextmanager
@@ -131,6 +154,18 @@ class Emitter:
         self.order[before:] = [Loop(name, dates, sequence(tuple(loop.body for loop in loops)))]
 
     def _free(self, stem: str, n: int) -> str:
-        while f"{stem}{n}" in self.tensors:
+        while self._is_taken(f"{stem}{n}"):
             n += 1
         return f"{stem}{n}"
+
+    def _is_taken(self, name: str) -> bool:
+        return name in self.tensors or name in self.sizes
+
+
+def sizes_in(shapes: Iterable[Shape]) -> tuple[str, ...]:
+    """The names of the symbolic sizes in some shapes."""
+    return tuple(dict.fromkeys(name for shape in shapes for size in shape for name in names_in(size)))
+
+
+def _extent(size: Size) -> int | str:
+    return size if isinstance(size, int) else str(size)

@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType, Tensor
-from polyfuse.nn.nest_writer import Emitter, Shape, element, extents
+from polyfuse.nn.nest_writer import Emitter, element, extents
+from polyfuse.nn.sizes import Shape, Size, broadcast, divisor_text
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,10 @@ class Operation:
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """The result's shape; BadArgument, naming the shapes, where they do not go together."""
 
+    def needed(self, shapes: Sequence[Shape]) -> Shape:
+        """Sizes that the operation is defined for only if none is negative, beside those of its result."""
+        return ()
+
     @abstractmethod
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """Add the statements, numbered n, that compute `out`."""
@@ -81,13 +84,13 @@ class Pointwise(Operation):
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """The broadcast shape."""
-        try:
-            return np.broadcast_shapes(*shapes)
-        except ValueError as error:
+        found = broadcast(shapes)
+        if found is None:
             given = " and ".join(map(str, shapes))
             raise BadArgument(
                 f"{self.kind}: shapes {given} do not broadcast: from the right, sizes must be equal or 1"
-            ) from error
+            )
+        return found
 
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """`out[i, j] = text`."""
@@ -205,12 +208,11 @@ class Matmul(Operation):
         x, y = shapes
         if min(len(x), len(y)) < 2 or x[-1] != y[-2]:
             raise BadArgument(f"matmul: {x} and {y} do not fit: expected (…, M, K) and (…, K, N)")
-        try:
-            batch = np.broadcast_shapes(x[:-2], y[:-2])
-        except ValueError as error:
+        batch = broadcast((x[:-2], y[:-2]))
+        if batch is None:
             raise BadArgument(
                 f"matmul: the batches {x[:-2]} and {y[:-2]} do not broadcast: from the right, sizes must be equal or 1"
-            ) from error
+            )
         return (*batch, x[-2], y[-1])
 
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
@@ -264,6 +266,10 @@ class Reduce(Operation):
         sizes = [1 if d in self.axes else size for d, size in enumerate(x)]
         return tuple(size for d, size in enumerate(sizes) if self.keepdims or d not in self.axes)
 
+    def needed(self, shapes: Sequence[Shape]) -> Shape:
+        """There is a largest or smallest element."""
+        return tuple(shapes[0][a] - 1 for a in self.axes) if self.kind in ("max", "min") else ()
+
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """An init statement, the reduction, and for a mean the division."""
         (x,) = operands
@@ -274,13 +280,13 @@ class Reduce(Operation):
         total = to.temporary("s", n, extents(out), out.dtype)
         fold(to, (f"meansum_init{n}", f"meansum{n}"), "+=", x, self.axes, total, "{0}", self.keepdims)
         names, target = kept(to.dims(x.rank), extents(x), self.axes, self.keepdims)
-        count = float(np.prod([extents(x)[a] for a in self.axes]))
+        count = divisor_text(extents(x)[a] for a in self.axes)
         to.assign(f"mean{n}", names, f"{element(out, target)} = {element(total, target)} / {count}")
 
 
 def kept(
     names: Sequence[str], shape: Shape, axes: tuple[int, ...], keepdims: bool
-) -> tuple[dict[str, int], list[str]]:
+) -> tuple[dict[str, Size], list[str]]:
     """The dimensions (with extents) outside the axes, and the subscripts of a tensor reduced over them.
 
     >>> kept("ijk", (4, 5, 6), (1,), keepdims=True)

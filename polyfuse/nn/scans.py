@@ -14,8 +14,9 @@ from typing import Literal
 from polyfuse.ir import Tensor
 from polyfuse.nn.functional import axis_of
 from polyfuse.nn.graph import Value, apply
-from polyfuse.nn.nest_writer import Emitter, Shape, element, extents
+from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.operations import Operation
+from polyfuse.nn.sizes import Shape
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,10 @@ class Scan(Operation):
         sizes, i = dict(zip(names, extents(x), strict=True)), names[self.axis]
         first = ["0" if name == i else name for name in names]
         others = {name: size for name, size in sizes.items() if name != i}
-        if sizes[i]:
-            to.assign(f"{self.kind}_start{n}", others, f"{element(out, first)} = {element(x, first)}")
-        if sizes[i] > 1:
+        if sizes[i] != 0:
+            exists = [] if isinstance(sizes[i], int) else [f"{sizes[i]} >= 1"]
+            to.assign(f"{self.kind}_start{n}", others, f"{element(out, first)} = {element(x, first)}", exists)
+        if sizes[i] not in (0, 1):
             after = [f"{name} + 1" if name == i else name for name in names]
             sign = "+" if self.kind == "cumsum" else "*"
             text = f"{element(out, after)} = {element(out, names)} {sign} {element(x, after)}"

@@ -286,19 +286,22 @@ def test_sizes_and_axes_may_be_numpys(made: Any, shape: tuple[int, ...]) -> None
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda v: nn.lower(nn.Linear(6, 2), batch=2.5), "lower: batch: expected an integer, or several"),
+        (
+            lambda v: nn.lower(nn.Linear(6, 2), batch=2.5),
+            "lower: batch: expected an integer, or a size such as",
+        ),
         (
             lambda v: nn.lower(nn.Linear(6, 2), batch="2"),
-            "batch: expected an integer, or several, given '2'",
+            "batch: '2' is not affine in sizes",
         ),
-        (lambda v: nn.lower(nn.ReLU(), batch=[4, 2.5], features=3), r"batch: .* given \[4, 2.5\]"),
+        (lambda v: nn.lower(nn.ReLU(), batch=[4, 2.5], features=3), r"batch: .* given 2.5"),
         (lambda v: nn.Linear(6, 2.0), r"Linear: expected an integer, or several, given \(6, 2.0\)"),
         (lambda v: nn.LSTM(6, 2.0), "LSTM: expected an integer"),
         (lambda v: nn.Conv2d(3, 4, 3.0), "Conv2d: window is 3.0"),
         (lambda v: nn.Linear(6, 2, dtype="float8"), "not in 'float8'"),
         (lambda v: nn.sum(v, axis=1.0), "sum: axis: expected an integer"),
         (lambda v: nn.softmax(v, axis=None), "softmax: axis: expected an integer, given None"),
-        (lambda v: nn.narrow(v, 0, 1.0, 2), "narrow: .* given .1.0, 2."),
+        (lambda v: nn.narrow(v, 0, 1.0, 2), "narrow: .* given 1.0"),
         (lambda v: nn.pad(v, 1), "pad: widths 1 of"),
         (lambda v: nn.pad(v, (0, 1), value="a"), "pad: value='a', expected a number"),
         (lambda v: nn.linear(v, "w"), "linear: 'w' is not a weight"),

@@ -15,9 +15,10 @@ import numpy as np
 
 from polyfuse.frontend.python.affine import Affine, instances
 from polyfuse.frontend.python.aliases import assigned_in, used_as_sizes
-from polyfuse.frontend.python.scope_names import RESERVED, Names
+from polyfuse.frontend.python.scope_names import Names
 from polyfuse.frontend.python.source import Source
 from polyfuse.ir import DType, Tensor
+from polyfuse.sets import WORDS
 
 DTYPES: dict[str, DType] = {
     "f32": "float32",
@@ -158,7 +159,7 @@ def names_of(source: Source) -> Names:
 
 def _check_name(source: Source, name: str) -> None:
     """Raise NotAffine for a name that isl's notation has no place for."""
-    if name in RESERVED or (name.startswith("read") and name[4:].isdigit()):
+    if name in WORDS or (name.startswith("read") and name[4:].isdigit()):
         source.refuse(source.tree, f"the name {name!r} has a meaning in printed nests", "another name")
     if not name.isascii():
         source.refuse(source.tree, f"isl reads no letters such as those of the name {name!r}", "a to z")

@@ -58,10 +58,6 @@ ARRAY_MAKERS: tuple[tuple[str, object], ...] = tuple(
 )
 """The functions that make local arrays."""
 
-_WORDS = "and or not exists implies mod floor ceil floord ceild min max rat int true false infty NaN inf"
-RESERVED = frozenset(_WORDS.split(" "))
-"""Words of isl's notation, which printed nests could not tell from names."""
-
 
 @dataclass(frozen=True)
 class Names:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir import Tensor
 from polyfuse.nn.conv.windows import Axis, Layout, Windows
-from polyfuse.nn.nest_writer import Emitter, Shape, element, extents
+from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.operations import WithBias
+from polyfuse.nn.sizes import Shape, Size, numbers
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,27 @@ class Convolution(WithBias):
                 "without a 0".replace(", )", ")")
             )
         n, channels, sizes = self.layout.parts(x)
-        if channels != w[1] * self.groups or w[0] % self.groups:
+        filters, taken, *window = self._weight(w)
+        if channels != taken * self.groups or filters % self.groups:
             raise BadArgument(
-                f"{name}: the input {x} has {quantity(channels, 'channel')}, the weight {w} takes {w[1]} in each of "
-                f"{quantity(self.groups, 'group')}, and has {quantity(w[0], 'filter')} to share out among them"
+                f"{name}: the input {x} has {quantity(channels, 'channel')}, the weight {w} takes {taken} in each of "
+                f"{quantity(self.groups, 'group')}, and has {quantity(filters, 'filter')} to share out among them"
             )
         if self.bias and shapes[2] != w[:1]:
             raise BadArgument(f"{name}: the bias {shapes[2]} does not fit the weight {w}: expected {w[:1]}")
-        counts = tuple(axis.count for axis in self.windows.axes(name, sizes, w[2:]))
-        return self.layout.shape(n, w[0], counts)
+        counts = tuple(axis.count for axis in self.windows.axes(name, sizes, tuple(window)))
+        return self.layout.shape(n, filters, counts)
+
+    def needed(self, shapes: Sequence[Shape]) -> Shape:
+        """A window fits into each axis."""
+        x, w = shapes[:2]
+        return tuple(axis.room for axis in self._axes(x, w))
+
+    def _axes(self, x: Shape, w: Shape) -> tuple[Axis, ...]:
+        return self.windows.axes(f"conv{self.rank}d", self.layout.parts(x)[2], self._weight(w)[2:])
+
+    def _weight(self, w: Shape) -> tuple[int, ...]:
+        return numbers(f"conv{self.rank}d: the weight's shape", w)
 
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """`zero`: y = 0; `mac`: y += x * w over each window; `bias`: z = y + b."""
@@ -60,7 +73,7 @@ class Convolution(WithBias):
         every = to.dims(out.rank)
         domain = dict(zip(every, extents(out), strict=True))
         to.assign(f"zero{n}", domain, f"{element(y, every)} = 0.0")
-        axes = self.windows.axes(f"conv{self.rank}d", self.layout.parts(extents(x))[2], extents(w)[2:])
+        axes = self._axes(extents(x), extents(w))
         self._mac(to, n, x, w, y, axes)
         if self.bias:
             channel = every[-1 if self.layout.last else 1]
@@ -68,8 +81,9 @@ class Convolution(WithBias):
             to.assign(f"bias{n}", domain, f"{element(out, every)} = {value}")
 
     def _mac(self, to: Emitter, n: int, x: Tensor, w: Tensor, y: Tensor, axes: tuple[Axis, ...]) -> None:
-        filters, channels = extents(w)[0] // self.groups, extents(w)[1]
-        sizes = {"n": extents(y)[0], "g": self.groups, "f": filters}
+        all_filters, channels = self._weight(extents(w))[:2]
+        filters = all_filters // self.groups
+        sizes: dict[str, Size] = {"n": extents(y)[0], "g": self.groups, "f": filters}
         sizes |= {f"p{d}": axis.count for d, axis in enumerate(axes)}
         sizes |= {"c": channels} | {f"r{d}": axis.window for d, axis in enumerate(axes)}
         order = [

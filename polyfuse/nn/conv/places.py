@@ -16,8 +16,9 @@ from polyfuse.nn.conv.functional import Sizes, max_pool
 from polyfuse.nn.conv.transposed import phases
 from polyfuse.nn.conv.windows import Padding, Windows, per_axis, windows_of
 from polyfuse.nn.graph import Value
-from polyfuse.nn.nest_writer import Emitter, Shape, element, extents
+from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.operations import Operation
+from polyfuse.nn.sizes import Product, Shape, Size
 
 
 def number_of(sizes: Shape, subscripts: Sequence[str]) -> str:
@@ -26,9 +27,9 @@ def number_of(sizes: Shape, subscripts: Sequence[str]) -> str:
     >>> number_of((4, 6), ("2*i + j", "k"))
     '6*(2*i + j) + k'
     """
-    steps = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    steps = [str(Product.of(sizes[axis + 1 :])) for axis in range(len(sizes))]
     return " + ".join(
-        f"{step}*({text})" if step != 1 else text for step, text in zip(steps, subscripts, strict=True)
+        f"{step}*({text})" if step != "1" else text for step, text in zip(steps, subscripts, strict=True)
     )
 
 
@@ -36,7 +37,7 @@ def number_of(sizes: Shape, subscripts: Sequence[str]) -> str:
 class MaxPlaces(Operation):
     """Where the maximum of each window is: the first of equal ones, or the first that is not a number."""
 
-    window: Shape
+    window: tuple[int, ...]
     windows: Windows
 
     @property
@@ -60,7 +61,7 @@ class MaxPlaces(Operation):
         every = to.dims(2 + 2 * rank)
         of, p, r = every[: 2 + rank], every[2 : 2 + rank], every[2 + rank :]
         domain = dict(zip(of, extents(out), strict=True))
-        none = prod(sizes)
+        none = Product.of(sizes)
         to.assign(f"place_init{n}", domain, f"{element(out, of)} = {none}")
         axes = self.windows.axes("max_pool", sizes, self.window)
         places = [axis.subscript(p[d], r[d]) for d, axis in enumerate(axes)]
@@ -79,7 +80,7 @@ class MaxPoolGradient(Operation):
     """What each element of an image gets from the windows whose maximum it is; a gather, phase by phase."""
 
     sizes: Shape
-    window: Shape
+    window: tuple[int, ...]
     windows: Windows
 
     @property
@@ -113,7 +114,7 @@ class MaxPoolGradient(Operation):
         for part, chosen in enumerate(itertools.product(*along)):
             here = [phase.result(q[d], axes[d].stride) for d, phase in enumerate(chosen)]
             from_ = [phase.image(q[d], t[d]) for d, phase in enumerate(chosen)]
-            domain = {every[0]: batch, every[1]: channels}
+            domain: dict[str, Size] = {every[0]: batch, every[1]: channels}
             domain |= {q[d]: phase.count for d, phase in enumerate(chosen)}
             domain |= {t[d]: phase.taps for d, phase in enumerate(chosen) if phase.taps > 1}
             window = (*every[:2], *from_)
@@ -158,7 +159,7 @@ def max_pool_with_places(
 def max_pool_gradient(
     gradient: Value,
     places: Value,
-    sizes: Sequence[int],
+    sizes: Sequence[Size],
     window: Sizes,
     stride: Sizes | None = None,
     padding: Padding = 0,
@@ -188,6 +189,6 @@ def max_pool_gradient(
 
 def _windows(
     rank: int, window: Sizes, stride: Sizes | None, padding: Padding, dilation: Sizes
-) -> tuple[Shape, Windows]:
+) -> tuple[tuple[int, ...], Windows]:
     size = per_axis("max_pool", "window", rank, window)
     return size, windows_of("max_pool", rank, size if stride is None else stride, padding, dilation)

@@ -11,22 +11,28 @@ import numpy as np
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Tensor
 from polyfuse.ir.tensor import computed_in
-from polyfuse.nn.conv.windows import Layout, Windows
-from polyfuse.nn.nest_writer import Emitter, Shape, element, extents
+from polyfuse.nn.conv.windows import Axis, Layout, Windows
+from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.operations import INITIAL, Operation
+from polyfuse.nn.sizes import Shape, Size
 
 Kind = Literal["max", "mean"]
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """One spatial axis that is pooled: for window p, over r, the element `subscript` where `conditions` hold."""
+    """One spatial axis that is pooled: for window p, over r, the element `subscript` where `conditions` hold.
 
-    count: int
-    values: int
+    A mean divides by one of the `divisors` for each window, or by a text in p. Each window has an element of the image
+    if nothing in `needed` is negative.
+    """
+
+    count: Size
+    values: Size
     subscript: str
     conditions: tuple[str, ...]
-    divisors: tuple[int, ...]
+    divisors: tuple[int, ...] | str
+    needed: Shape = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,12 @@ class Pooling(Operation):
         names = [""] * self.rank
         return self.layout.shape(n, channels, tuple(one.count for one in self.pooled(sizes, names, names)))
 
+    def needed(self, shapes: Sequence[Shape]) -> Shape:
+        """Every window has an element."""
+        names = [""] * self.rank
+        axes = self.pooled(self.layout.parts(shapes[0])[2], names, names)
+        return tuple(size for axis in axes for size in axis.needed)
+
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """An initial value, the reduction over the window, and for a mean the division by what was added."""
         (x,) = operands
@@ -99,6 +111,8 @@ class Pooling(Operation):
 
 def _divisor(to: Emitter, n: int, axis: Pooled, p: str, like: Tensor) -> str:
     """Return the divisor of window p along one axis: a number, or a small constant array if windows differ."""
+    if isinstance(axis.divisors, str):
+        return axis.divisors
     if len(set(axis.divisors)) == 1:
         return f"{axis.divisors[0]}.0"
     computed = computed_in(like.dtype)
@@ -110,7 +124,7 @@ def _divisor(to: Emitter, n: int, axis: Pooled, p: str, like: Tensor) -> str:
 class WindowPooling(Pooling):
     """Pooling over windows that slide. A mean divides by the window's size, or only by what the image has of it."""
 
-    window: Shape
+    window: tuple[int, ...]
     windows: Windows
     count_padding: bool = True
 
@@ -123,19 +137,34 @@ class WindowPooling(Pooling):
         """Each axis as its windows have it. Every window has at least one element of the image."""
         found = []
         for d, axis in enumerate(self.windows.axes(self.name, sizes, self.window)):
+            place, conditions = axis.subscript(p[d], r[d]), axis.conditions(p[d], r[d])
+            divisors, needed = self._divisors(d, axis, p[d])
+            found.append(Pooled(axis.count, axis.window, place, conditions, divisors, needed))
+        return tuple(found)
+
+    def _divisors(self, d: int, axis: Axis, p: str) -> tuple[tuple[int, ...] | str, Shape]:
+        """What a mean divides by, and what may not be negative, or a window would consist of padding."""
+        if isinstance(axis.size, int):
             present = axis.present()
             if 0 in present:
                 raise BadArgument(
                     f"{self.name}: window {present.index(0)} along spatial axis {d} contains only padding "
                     f"(size {axis.size}, window {axis.window}, padding {axis.before} and {axis.after})"
                 )
-            divisors = (axis.window,) * axis.count if self.count_padding else present
-            found.append(
-                Pooled(
-                    axis.count, axis.window, axis.subscript(p[d], r[d]), axis.conditions(p[d], r[d]), divisors
-                )
+            return (axis.window,) * len(present) if self.count_padding else present, ()
+        if max(axis.before, axis.after) >= axis.span:
+            raise BadArgument(
+                f"{self.name}: a window along spatial axis {d} contains only padding (size {axis.size}, window "
+                f"{axis.window}, padding {axis.before} and {axis.after})"
             )
-        return tuple(found)
+        counted = self.count_padding or self.kind == "max" or not (axis.before or axis.after)
+        if not counted and axis.dilation > 1:
+            raise BadArgument(
+                f"{self.name}: count_padding=False with dilation {axis.dilation} over the symbolic size {axis.size} is "
+                "not supported; count the padding, or leave it out"
+            )
+        # a window that begins inside has its first element, one that begins before one of the first `dilation` elements
+        return (axis.window,) if counted else axis.present_text(p), (axis.room, axis.size - axis.dilation)
 
 
 @dataclass(frozen=True)
@@ -145,7 +174,7 @@ class AdaptivePooling(Pooling):
     As inequalities: p H < (h + 1) P and h P < (p + 1) H, so the windows are a domain like any other.
     """
 
-    size: Shape
+    size: tuple[int, ...]
 
     @property
     def name(self) -> str:
@@ -158,6 +187,14 @@ class AdaptivePooling(Pooling):
             raise BadArgument(f"{self.name}: an image of sizes {sizes} has no elements")
         found = []
         for d, (size, count) in enumerate(zip(sizes, self.size, strict=True)):
+            if not isinstance(size, int):
+                if count > 1:
+                    raise BadArgument(
+                        f"{self.name}: {count} windows over the symbolic size {size} do not begin at affine places; "
+                        "expected 1 window, or a size in numbers"
+                    )
+                found.append(Pooled(1, size, r[d], (), f"({size})", (size - 1,)))
+                continue
             conditions = (
                 f"{size}*{p[d]} < {count}*{r[d]} + {count}",
                 f"{count}*{r[d]} < {size}*{p[d]} + {size}",

@@ -19,8 +19,9 @@ from polyfuse.ir import Tensor
 from polyfuse.nn.conv.operations import joined
 from polyfuse.nn.conv.windows import LAYOUTS, Padding, windows_of
 from polyfuse.nn.graph import Value, apply, as_value
-from polyfuse.nn.nest_writer import Array, Emitter, Shape, element, extents
+from polyfuse.nn.nest_writer import Array, Emitter, element, extents
 from polyfuse.nn.operations import WithBias
+from polyfuse.nn.sizes import Shape, Size, is_negative, numbers
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Phase:
     """The elements stride * q + e of one axis of the result, and what they sum over."""
 
     e: int
-    count: int
+    count: Size
     taps: int
     first: int
     step: int
@@ -62,7 +63,7 @@ class Phase:
             return str(self.first)
         return _affine(t if self.step == 1 else f"{self.step}*{t}", self.first)
 
-    def conditions(self, q: str, t: str, size: int) -> tuple[str, ...]:
+    def conditions(self, q: str, t: str, size: Size) -> tuple[str, ...]:
         """The conditions under which the element of the input exists; () if it always does.
 
         >>> Phase(0, 4, 2, 0, 2, 0, 1).conditions("q", "t", 4)
@@ -71,14 +72,15 @@ class Phase:
         where = self.image(q, t)
         low = self.base - self.slope * (self.taps - 1)
         first = (f"{where} >= 0",) if low < 0 else ()
-        return (*first, f"{where} < {size}") if self.count - 1 + self.base >= size else first
+        beyond = self.count + self.base - size
+        return first if isinstance(beyond, int) and beyond <= 0 else (*first, f"{where} < {size}")
 
 
 def _affine(text: str, number: int) -> str:
     return f"{text} + {number}" if number > 0 else f"{text} - {-number}" if number else text
 
 
-def phases(out: int, window: int, stride: int, dilation: int, before: int) -> tuple[Phase, ...]:
+def phases(out: Size, window: int, stride: int, dilation: int, before: int) -> tuple[Phase, ...]:
     """The phases of one axis; those that no element of the window meets, or that have no elements, are left out.
 
     >>> [(p.first, p.step, p.base) for p in phases(out=8, window=3, stride=2, dilation=1, before=1)]
@@ -86,7 +88,7 @@ def phases(out: int, window: int, stride: int, dilation: int, before: int) -> tu
     """
     step = stride // math.gcd(dilation, stride)
     found = []
-    for e in range(min(stride, out)):
+    for e in range(min(stride, out) if isinstance(out, int) else stride):
         firsts = (r for r in range(min(step, window)) if (e + before - dilation * r) % stride == 0)
         for first in itertools.islice(firsts, 1):
             taps, base = (window - first - 1) // step + 1, (e + before - dilation * first) // stride
@@ -104,9 +106,9 @@ class TransposedConvolution(WithBias):
     """
 
     sizes: Shape
-    stride: Shape
-    dilation: Shape
-    before: Shape
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    before: tuple[int, ...]
     groups: int
     bias: bool
 
@@ -117,10 +119,11 @@ class TransposedConvolution(WithBias):
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """(N, C, H, W), (C, F / groups, R, S) -> (N, F, P, Q)."""
-        x, w = shapes[:2]
+        x, w = shapes[0], self._weight(shapes[1])
         if x[1] != w[0] or w[0] % self.groups:
+            channels = quantity(x[1], "channel")
             raise BadArgument(
-                f"conv_transpose: the input {x} has {quantity(x[1], 'channel')}, the weight {w} takes {w[0]} to share "
+                f"conv_transpose: the input {x} has {channels}, the weight {w} takes {w[0]} to share "
                 f"out among {quantity(self.groups, 'group')}"
             )
         filters = w[1] * self.groups
@@ -130,6 +133,9 @@ class TransposedConvolution(WithBias):
             )
         return (x[0], filters, *self.sizes)
 
+    def _weight(self, w: Shape) -> tuple[int, ...]:
+        return numbers("conv_transpose: the weight's shape", w)
+
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """`zero`: y = 0; `mac0_`, …: y += x * w, phase by phase; `bias`: z = y + b."""
         x, w = operands[:2]
@@ -137,21 +143,22 @@ class TransposedConvolution(WithBias):
         every = to.dims(out.rank)
         domain = dict(zip(every, extents(out), strict=True))
         to.assign(f"zero{n}", domain, f"{element(y, every)} = 0.0")
-        along = [phases(*axis) for axis in self._axes(extents(w)[2:])]
+        along = [phases(*axis) for axis in self._axes(self._weight(extents(w))[2:])]
         for part, chosen in enumerate(itertools.product(*along)):
             self._mac(to, f"mac{part}_{n}", x, w, y, chosen)
         if self.bias:
             value = f"{element(y, every)} + {element(operands[2], [every[1]])}"
             to.assign(f"bias{n}", domain, f"{element(out, every)} = {value}")
 
-    def _axes(self, window: Shape) -> list[tuple[int, int, int, int, int]]:
+    def _axes(self, window: tuple[int, ...]) -> list[tuple[Size, int, int, int, int]]:
         return list(zip(self.sizes, window, self.stride, self.dilation, self.before, strict=True))
 
     def _mac(
         self, to: Emitter, name: str, x: Tensor, w: Tensor, y: Tensor, chosen: tuple[Phase, ...]
     ) -> None:
-        channels, filters = extents(w)[0] // self.groups, extents(w)[1]
-        sizes = {"n": extents(y)[0], "g": self.groups, "f": filters}
+        every, filters = self._weight(extents(w))[:2]
+        channels = every // self.groups
+        sizes: dict[str, Size] = {"n": extents(y)[0], "g": self.groups, "f": filters}
         sizes |= {f"q{d}": phase.count for d, phase in enumerate(chosen)}
         sizes |= {"c": channels} | {f"t{d}": phase.taps for d, phase in enumerate(chosen)}
         loops = [role for role in sizes if role == "n" or role[0] == "q" or sizes[role] != 1]
@@ -226,10 +233,16 @@ def conv_transpose(
     sizes = tuple(
         (size - 1) * s - before - after + d * (window - 1) + 1 + extra
         for size, window, s, d, (before, after), extra in zip(
-            x.shape[2:], w.shape[2:], windows.stride, windows.dilation, windows.padding, more, strict=True
+            x.shape[2:],
+            numbers("conv_transpose: the weight's shape", w.shape)[2:],
+            windows.stride,
+            windows.dilation,
+            windows.padding,
+            more,
+            strict=True,
         )
     )
-    if min(sizes) < 0:
+    if any(map(is_negative, sizes)):
         raise BadArgument(f"conv_transpose: padding {padding!r} cuts {x!r} to the sizes {sizes}")
     operation = TransposedConvolution(
         sizes,

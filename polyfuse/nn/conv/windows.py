@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir.whole import is_whole
-from polyfuse.nn.nest_writer import Shape
+from polyfuse.nn.sizes import Shape, Size, is_negative, numbers
 
 Pairs = tuple[tuple[int, int], ...]
 Padding = int | Sequence[int | tuple[int, int]] | Literal["same", "valid"]
@@ -41,11 +41,11 @@ class Layout:
         """
         return (n, *spatial, channel) if self.last else (n, channel, *spatial)
 
-    def shape(self, n: int, channels: int, spatial: Shape) -> Shape:
+    def shape(self, n: Size, channels: Size, spatial: Shape) -> Shape:
         """An image's shape."""
         return (n, *spatial, channels) if self.last else (n, channels, *spatial)
 
-    def parts(self, shape: Shape) -> tuple[int, int, Shape]:
+    def parts(self, shape: Shape) -> tuple[Size, Size, Shape]:
         """(N, C, spatial sizes) of an image's shape.
 
         >>> Layout(last=False).parts((8, 3, 32, 48))
@@ -66,7 +66,7 @@ def layout_named(operation: str, name: str | None, rank: int) -> Layout:
 class Axis:
     """One spatial axis of an image and the windows along it."""
 
-    size: int
+    size: Size
     window: int
     stride: int
     dilation: int
@@ -74,13 +74,18 @@ class Axis:
     after: int
 
     @property
-    def count(self) -> int:
+    def count(self) -> Size:
         """The number of windows.
 
         >>> Axis(size=28, window=3, stride=2, dilation=1, before=1, after=1).count
         14
         """
-        return (self.size + self.before + self.after - self.span) // self.stride + 1
+        return self.room // self.stride + 1
+
+    @property
+    def room(self) -> Size:
+        """The number of elements, with padding, behind the first window."""
+        return self.size + self.before + self.after - self.span
 
     @property
     def span(self) -> int:
@@ -105,55 +110,75 @@ class Axis:
         (('2*p + r - 1 >= 0',), ())
         """
         where = self.subscript(p, r)
-        last = self.stride * (self.count - 1) + self.span - 1 - self.before
+        beyond = self.stride * (self.count - 1) + self.span - self.before - self.size
         low = (f"{where} >= 0",) if self.before else ()
-        return (*low, f"{where} < {self.size}") if last >= self.size else low
+        inside = self.after == 0 or (isinstance(beyond, int) and beyond <= 0)
+        return low if inside else (*low, f"{where} < {self.size}")
 
     def present(self) -> tuple[int, ...]:
-        """The number of elements of each window that lie inside the image.
+        """The number of elements of each window that lie inside the image, whose size is a number.
 
         >>> Axis(4, 3, 1, 1, 1, 1).present()
         (2, 3, 3, 2)
         """
-        starts = (self.stride * p - self.before for p in range(self.count))
+        size, count = numbers("windows", (self.size, self.count))
+        starts = (self.stride * p - self.before for p in range(count))
         return tuple(
-            sum(0 <= start + self.dilation * r < self.size for r in range(self.window)) for start in starts
+            sum(0 <= start + self.dilation * r < size for r in range(self.window)) for start in starts
         )
+
+    def present_text(self, p: str) -> str:
+        """The number of elements of window p that lie inside the image, where they are neighbours.
+
+        >>> Axis(28, 3, 2, 1, 1, 1).present_text("p")
+        '(min(2 * p - 1 + 3, 28) - max(2 * p - 1, 0))'
+        """
+        first = f"{self.stride} * {p} - {self.before}"
+        return f"(min({first} + {self.window}, {self.size}) - max({first}, 0))"
 
 
 @dataclass(frozen=True)
 class Windows:
     """The windows along each spatial axis; `padding` is (before, after) for each, or "same"."""
 
-    stride: Shape
-    dilation: Shape
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
     padding: Pairs | Literal["same"]
 
-    def axes(self, operation: str, sizes: Shape, windows: Shape) -> tuple[Axis, ...]:
+    def axes(self, operation: str, sizes: Shape, windows: tuple[int, ...]) -> tuple[Axis, ...]:
         """The axes of an image of these sizes; BadArgument where a window does not fit into one."""
         found = []
         for d, (size, window, stride, dilation) in enumerate(
             zip(sizes, windows, self.stride, self.dilation, strict=True)
         ):
             span = dilation * (window - 1) + 1
-            before, after = same(size, span, stride) if self.padding == "same" else self.padding[d]
-            if span > size + before + after:
+            before, after = same(operation, size, span, stride) if self.padding == "same" else self.padding[d]
+            axis = Axis(size, window, stride, dilation, before, after)
+            if is_negative(axis.room):
                 raise BadArgument(
                     f"{operation}: a window of {window} with dilation {dilation} spans {span} elements; spatial axis "
                     f"{d} has {size}, and padding {before} + {after}"
                 )
-            found.append(Axis(size, window, stride, dilation, before, after))
+            found.append(axis)
         return tuple(found)
 
 
-def same(size: int, span: int, stride: int) -> tuple[int, int]:
+def same(operation: str, size: Size, span: int, stride: int) -> tuple[int, int]:
     """Padding for ceil(size / stride) windows, the odd element after: ONNX's SAME_UPPER, TensorFlow's SAME.
 
-    >>> same(28, 3, 1), same(28, 3, 2)
+    BadArgument where it depends on a symbolic size.
+
+    >>> same("conv", 28, 3, 1), same("conv", 28, 3, 2)
     ((1, 1), (0, 1))
     """
-    count = -(-size // stride)
-    total = max(0, (count - 1) * stride + span - size)
+    count = (size + stride - 1) // stride
+    missing = (count - 1) * stride + span - size
+    if not isinstance(missing, int):
+        raise BadArgument(
+            f'{operation}: padding "same" with stride {stride} depends on the remainder of the size {size}; give the '
+            "padding as numbers"
+        )
+    total = max(0, missing)
     return total // 2, total - total // 2
 
 
@@ -167,7 +192,7 @@ def windows_of(
     return Windows(strides, dilations, _padding(operation, rank, padding))
 
 
-def per_axis(operation: str, what: str, rank: int, given: int | Sequence[int]) -> Shape:
+def per_axis(operation: str, what: str, rank: int, given: int | Sequence[int]) -> tuple[int, ...]:
     """One number for each spatial axis, at least 1; BadArgument for others."""
     numbers = _each(rank, given)
     if len(numbers) != rank or any(not is_whole(n) or n < 1 for n in numbers):

@@ -6,12 +6,11 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Tensor
-from polyfuse.nn.nest_writer import Emitter, Shape, element, extents
+from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.operations import Operation, fold, kept
+from polyfuse.nn.sizes import Shape, divisor_text
 
 
 @dataclass(frozen=True)
@@ -127,9 +126,9 @@ class OverLastAxes(Operation):
         return tuple(range(x.rank - len(self.normalized), x.rank))
 
     @property
-    def count(self) -> float:
+    def count(self) -> str:
         """The number of values that are normalised together."""
-        return float(np.prod(self.normalized))
+        return divisor_text(self.normalized)
 
 
 @dataclass(frozen=True)

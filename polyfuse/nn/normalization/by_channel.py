@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir import Tensor
-from polyfuse.nn.nest_writer import Emitter, Shape, element, extents
+from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.operations import Operation
+from polyfuse.nn.sizes import Shape, Size, divisor_text, number
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class GroupNorm(Operation):
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """The input's shape; gamma and beta are (C,)."""
         x = shapes[0]
-        if x[self.axis] % self.groups:
+        if number("group_norm: channels", x[self.axis]) % self.groups:
             raise BadArgument(
                 f"group_norm: {quantity(x[self.axis], 'channel')} in {quantity(self.groups, 'group')}; the input is {x}"
             )
@@ -111,13 +111,13 @@ class GroupNorm(Operation):
         """Mean, variance, reciprocal standard deviation, the normalised value, gamma and beta."""
         x, shape = operands[0], extents(operands[0])
         example, group, channel, *rest = to.dims(x.rank + 1)
-        own = shape[self.axis] // self.groups
+        own = number("group_norm: channels", shape[self.axis]) // self.groups
         c = f"{own}*{group} + {channel}" if own > 1 else f"{group} + {channel}"
         at = [example, *rest[: self.axis - 1], c, *rest[self.axis - 1 :]]
-        outside = {example: shape[0], group: self.groups}
-        inside = [own, *(size for axis, size in enumerate(shape) if axis not in (0, self.axis))]
+        outside: dict[str, Size] = {example: shape[0], group: self.groups}
+        inside: list[Size] = [own, *(size for axis, size in enumerate(shape) if axis not in (0, self.axis))]
         every = outside | dict(zip((channel, *rest), inside, strict=True))
-        count = float(prod(inside))
+        count = divisor_text(inside)
         s, mu, q, r = (
             to.temporary(stem, n, tuple(outside.values()), out.dtype) for stem in ("s", "mu", "q", "r")
         )

@@ -15,8 +15,9 @@ from polyfuse.errors import BadArgument
 from polyfuse.ir import DType, Tensor
 from polyfuse.nn.functional import Axes, axes_of, axis_of, sqrt
 from polyfuse.nn.graph import Value, apply
-from polyfuse.nn.nest_writer import Emitter, Shape, element, extents
+from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.operations import Operation, fold, kept
+from polyfuse.nn.sizes import Product, Shape
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,13 @@ class Reduction(Operation):
         sizes = [1 if d in self.axes else size for d, size in enumerate(x)]
         return tuple(size for d, size in enumerate(sizes) if self.keepdims or d not in self.axes)
 
-    def count(self, x: Tensor) -> int:
+    def needed(self, shapes: Sequence[Shape]) -> Shape:
+        """There is something to reduce."""
+        return tuple(shapes[0][a] - 1 for a in self.axes)
+
+    def count(self, x: Shape) -> Product:
         """The number of values that make one result."""
-        return int(np.prod([extents(x)[a] for a in self.axes]))
+        return Product.of(x[a] for a in self.axes)
 
 
 @dataclass(frozen=True)
@@ -69,20 +74,24 @@ class Variance(Reduction):
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """The sum, the mean, the differences from it, their sum and that of their squares, the quotient."""
         (x,) = operands
-        every, count = to.dims(x.rank), self.count(x)
+        every, count = to.dims(x.rank), self.count(extents(x))
+        divisor = f"({count})" if count.symbols else str(float(count.factor))
+        less = (
+            f"({count} - {self.correction})" if count.symbols else str(float(count.factor - self.correction))
+        )
         names, row = kept(every, extents(x), self.axes, self.keepdims)
         s, mu, t, q = (to.temporary(stem, n, extents(out), out.dtype) for stem in ("s", "mu", "t", "q"))
         y = to.temporary("y", n, extents(x), out.dtype)
         fold(to, (f"meansum_init{n}", f"meansum{n}"), "+=", x, self.axes, s, "{0}", self.keepdims)
-        to.assign(f"mean{n}", names, f"{element(mu, row)} = {element(s, row)} / {float(count)}")
+        to.assign(f"mean{n}", names, f"{element(mu, row)} = {element(s, row)} / {divisor}")
         inside = {d: size for d, size in zip(every, extents(x), strict=True) if d not in names}
         value = f"{element(y, every)} = {element(x, every)} - {element(mu, row)}"
         to.assign(f"apart{n}", names | inside, value)  # results outside, as the loops of the sums are turned
         fold(to, (f"devsum_init{n}", f"devsum{n}"), "+=", y, self.axes, t, "{0}", self.keepdims)
         fold(to, (f"varsum_init{n}", f"varsum{n}"), "+=", y, self.axes, q, "{0} * {0}", self.keepdims)
         total = element(t, row)
-        squares = f"max({element(q, row)} - {total} * ({total} / {float(count)}), 0.0)"
-        to.assign(f"var{n}", names, f"{element(out, row)} = {squares} / {float(count - self.correction)}")
+        squares = f"max({element(q, row)} - {total} * ({total} / {divisor}), 0.0)"
+        to.assign(f"var{n}", names, f"{element(out, row)} = {squares} / {less}")
 
 
 @dataclass(frozen=True)
@@ -202,7 +211,8 @@ def var(x: Value, axis: Axes = None, correction: int = 0, keepdims: bool = False
     Args:
         x: The value.
         axis: An axis, several, or None for all.
-        correction: Subtracted from the count in the divisor (NumPy's ddof): 0 here and in NumPy, 1 in torch.
+        correction: Subtracted from the count in the divisor (NumPy's ddof): 0 here and in NumPy, 1 in torch. Where a
+            symbolic count is not above it, the result is inf or NaN, as in NumPy.
         keepdims: True keeps the reduced axes with size 1.
 
     Returns:
@@ -212,8 +222,8 @@ def var(x: Value, axis: Axes = None, correction: int = 0, keepdims: bool = False
         BadArgument: if the divisor would not be positive, or an axis does not exist.
     """
     operation = Variance(axes_of("var", x, axis), keepdims, correction)
-    count = int(np.prod([x.shape[a] for a in operation.axes]))
-    if count <= correction:
+    count = operation.count(x.shape)
+    if not count.symbols and count.factor <= correction:
         raise BadArgument(
             f"var: {count} values of {x!r}, minus a correction of {correction}, leave no positive divisor"
         )

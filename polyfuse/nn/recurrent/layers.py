@@ -16,7 +16,7 @@ from polyfuse.nn.layers import Module
 from polyfuse.nn.nest_writer import Array
 from polyfuse.nn.recurrent import functional as recurrent
 from polyfuse.nn.recurrent.functional import Nonlinearity
-from polyfuse.nn.shape.functional import select, stack
+from polyfuse.nn.shape.functional import expand, select, stack
 
 Parameters = tuple[Array, Array, Array | None, Array | None]
 """A layer's w, u, b and bu."""
@@ -167,7 +167,7 @@ class _Cell(Recurrent):
         super().__init__(features, hidden, 1, bias, dtype, seed)
 
     def _none(self, x: Value) -> Value:
-        return constant(np.zeros((x.shape[0], self.hidden), x.dtype))
+        return expand(constant(np.zeros((1, self.hidden), x.dtype)), (x.shape[0], self.hidden))
 
 
 class LSTMCell(_Cell):

@@ -21,8 +21,9 @@ from typing import Literal
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Tensor
-from polyfuse.nn.nest_writer import Emitter, Shape, element, extents
+from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.operations import Operation
+from polyfuse.nn.sizes import Shape, Size, number, numbers
 
 CELL = "c"
 """The name of an LSTM's second state among the further results of the operation."""
@@ -38,12 +39,12 @@ class Step:
 
     to: Emitter
     number: int
-    times: dict[str, int]
-    b: tuple[str, int]
+    times: dict[str, Size]
+    b: tuple[str, Size]
     k: tuple[str, int]
 
     @property
-    def domain(self) -> dict[str, int]:
+    def domain(self) -> dict[str, Size]:
         """Every time, row and hidden unit."""
         return {**self.times, self.b[0]: self.b[1], self.k[0]: self.k[1]}
 
@@ -274,8 +275,8 @@ class Recurrence(Operation):
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """(T, B, D) -> (T + 1, B, H); (B, D) -> (B, H)."""
-        x, w, u = shapes[:3]
         name = self.cell.name if self.sequence else f"{self.cell.name}_cell"
+        x, (w, u) = shapes[0], (numbers(f"{name}: a weight's shape", shape) for shape in shapes[1:3])
         axes = "(times, batch, features)" if self.sequence else "(batch, features)"
         if len(x) != 2 + self.sequence:
             raise BadArgument(f"{name}: the input has shape {x}, expected {axes}")
@@ -306,7 +307,7 @@ class Recurrence(Operation):
         biases, states = (operands[3:5], operands[5:]) if self.bias else ((), operands[3:])
         inner = biases[1] if biases and self.cell.apart else None
         z = self._given(to, n, x, w, self._biases(to, n, biases))
-        rows, hidden = extents(out)[-2:]
+        rows, hidden = extents(out)[-2], number(f"{self.cell.name}: hidden", extents(out)[-1])
         news = [out, *(to.temporary(CELL, n, extents(out), out.dtype) for _ in range(self.cell.states - 1))]
         olds = self._before(to, n, states, news) if self.sequence else list(states)
         if self.cell.states == 2:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Tensor
 from polyfuse.nn.graph import INTEGERS, Constant, Input, Value, as_value
-from polyfuse.nn.nest_writer import Array, Emitter, Shape, element, extents
+from polyfuse.nn.nest_writer import Array, Emitter, element, extents
 from polyfuse.nn.operations import Operation
+from polyfuse.nn.sizes import Shape
 
 
 @dataclass(frozen=True)

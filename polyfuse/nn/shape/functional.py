@@ -7,18 +7,19 @@ which `compile` calls. Axes count from the left, or from the right if negative; 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import prod
 
 from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir.whole import all_whole, is_whole, whole
 from polyfuse.nn.functional import axes_of, axis_of
 from polyfuse.nn.graph import Operand, Value, apply, as_value, check_value
-from polyfuse.nn.nest_writer import Shape
 from polyfuse.nn.shape.operations import Join, Pad, View, reshaped, stepped
+from polyfuse.nn.sizes import GivenSize, Product, Shape, Size, all_sizes, is_negative, number, size_of, total
 
 
-def narrow(x: Value, axis: int, start: int, length: int) -> Value:
+def narrow(x: Value, axis: int, start: GivenSize, length: GivenSize) -> Value:
     """A range of elements along an axis: (…, N, …) -> (…, length, …).
+
+    Whether it lies inside of a symbolic axis, each call checks.
 
     Args:
         x: The value.
@@ -33,16 +34,17 @@ def narrow(x: Value, axis: int, start: int, length: int) -> Value:
         BadArgument: if the range does not lie inside the axis.
     """
     axis = axis_of("narrow", x, axis)
-    start, length = all_whole("narrow: (start, length)", (start, length))
-    if not 0 <= start <= start + length <= x.shape[axis]:
+    first, count = all_sizes("narrow: (start, length)", (start, length))
+    needed = first, count, x.shape[axis] - first - count
+    if any(map(is_negative, needed)):
         raise BadArgument(
-            f"narrow: {quantity(length, 'element')} from {start} on along axis {axis} of {x!r}, "
-            f"which has {x.shape[axis]}"
+            f"narrow: {quantity(count, 'element')} from {first} on along "
+            f"axis {axis} of {x!r}, which has {x.shape[axis]}"
         )
-    return _along(x, "narrow", axis, length, start, 1)
+    return _along(x, "narrow", axis, count, first, 1, needed)
 
 
-def select(x: Value, axis: int, index: int) -> Value:
+def select(x: Value, axis: int, index: GivenSize) -> Value:
     """One element along an axis, which is removed: (…, N, …) -> (…, …).
 
     Args:
@@ -57,15 +59,18 @@ def select(x: Value, axis: int, index: int) -> Value:
         BadArgument: if the index is out of bounds.
     """
     axis = axis_of("select", x, axis)
-    size, index = x.shape[axis], whole("select: index", index)
-    if not -size <= index < size:
+    size = x.shape[axis]
+    place = size_of("select: index", index)
+    at = place + size if is_negative(place) else place
+    needed = at, size - 1 - at
+    if any(map(is_negative, needed)):
         raise BadArgument(f"select: index {index} along axis {axis} of {x!r}, which has {size}")
     dims = iter(range(x.rank - 1))
-    subscripts = tuple(str(index % size) if d == axis else f"{{{next(dims)}}}" for d in range(x.rank))
-    return _view(x, "select", (*x.shape[:axis], *x.shape[axis + 1 :]), subscripts)
+    subscripts = tuple(str(at) if d == axis else f"{{{next(dims)}}}" for d in range(x.rank))
+    return _view(x, "select", (*x.shape[:axis], *x.shape[axis + 1 :]), subscripts, needed)
 
 
-def split(x: Value, sizes: int | Sequence[int], axis: int = 0) -> tuple[Value, ...]:
+def split(x: Value, sizes: int | Sequence[GivenSize], axis: int = 0) -> tuple[Value, ...]:
     """Split into pieces along an axis.
 
     Args:
@@ -80,15 +85,18 @@ def split(x: Value, sizes: int | Sequence[int], axis: int = 0) -> tuple[Value, .
         BadArgument: if a size is below 1, or the sizes do not add up to the axis's.
     """
     axis = axis_of("split", x, axis)
-    total = x.shape[axis]
-    pieces = all_whole("split: sizes", sizes)
+    whole_axis = x.shape[axis]
+    pieces = all_sizes("split: sizes", sizes)
     if is_whole(sizes):
-        if pieces[0] < 1:
+        if sizes < 1:
             raise BadArgument(f"split: pieces of {sizes} elements; expected at least 1")
-        pieces = tuple(min(pieces[0], total - start) for start in range(0, total, pieces[0]))
-    if any(size < 0 for size in pieces) or sum(pieces) != total:
-        raise BadArgument(f"split: sizes {pieces} do not add up to {total}, the size of axis {axis} of {x!r}")
-    starts = [sum(pieces[:k]) for k in range(len(pieces))]
+        end = number(f"split: pieces of {sizes} elements, of a size", whole_axis)
+        pieces = tuple(min(sizes, end - start) for start in range(0, end, sizes))
+    if any(map(is_negative, pieces)) or total(pieces) != whole_axis:
+        raise BadArgument(
+            f"split: sizes {pieces} do not add up to {whole_axis}, the size of axis {axis} of {x!r}"
+        )
+    starts = [total(pieces[:k]) for k in range(len(pieces))]
     return tuple(narrow(x, axis, start, size) for start, size in zip(starts, pieces, strict=True))
 
 
@@ -109,7 +117,8 @@ def chunk(x: Value, chunks: int, axis: int = 0) -> tuple[Value, ...]:
     axis, chunks = axis_of("chunk", x, axis), whole("chunk: number of chunks", chunks)
     if chunks < 1:
         raise BadArgument(f"chunk: {chunks} chunks; expected at least 1")
-    return split(x, max(1, -(-x.shape[axis] // chunks)), axis)
+    size = number(f"chunk: {chunks} pieces, of a size", x.shape[axis])
+    return split(x, max(1, -(-size // chunks)), axis)
 
 
 def concat(values: Sequence[Operand], axis: int = 0) -> Value:
@@ -189,8 +198,10 @@ def transpose(x: Value, first: int = -2, second: int = -1) -> Value:
     return permute(x, order)
 
 
-def reshape(x: Value, shape: Sequence[int]) -> Value:
+def reshape(x: Value, shape: Sequence[GivenSize]) -> Value:
     """The same elements, in row-major order, in another shape.
+
+    (N, 3, 4, 4) is (N, 48) as well. Two symbolic axes cannot be one: N * T is not affine.
 
     Args:
         x: The value.
@@ -200,23 +211,25 @@ def reshape(x: Value, shape: Sequence[int]) -> Value:
         A view of x.
 
     Raises:
-        BadArgument: if the number of elements differs.
+        BadArgument: if the number of elements differs, or an element's place is not affine in sizes.
     """
     check_value("reshape", x)
-    sizes = all_whole("reshape: shape", shape)
+    sizes, elements = all_sizes("reshape: shape", shape), Product.of(x.shape)
     if -1 in sizes:
-        known = prod(size for size in sizes if size != -1)
-        if sizes.count(-1) > 1 or known == 0 or prod(x.shape) % known:
-            raise BadArgument(f"reshape: no size in place of -1 in {sizes} fits {x!r}")
-        sizes = tuple(prod(x.shape) // known if size == -1 else size for size in sizes)
-    if any(size < 0 for size in sizes) or prod(sizes) != prod(x.shape):
-        raise BadArgument(
-            f"reshape: {x!r} has {quantity(prod(x.shape), 'element')}, the shape {sizes} {prod(sizes)}"
-        )
+        left = elements.over(Product.of(size for size in sizes if size != -1))
+        if sizes.count(-1) > 1 or left is None:
+            raise BadArgument(
+                f"reshape: no size in place of -1 in {sizes} fits {x!r}"
+                + (": a size is affine, and two symbolic axes cannot be one" if elements.symbols else "")
+            )
+        sizes = tuple(left if size == -1 else size for size in sizes)
+    if any(map(is_negative, sizes)) or Product.of(sizes) != elements:
+        count = quantity(elements if elements.symbols else elements.factor, "element")
+        raise BadArgument(f"reshape: {x!r} has {count}, the shape {sizes} {Product.of(sizes)}")
     return _view(x, "reshape", sizes, reshaped(x.shape, sizes))
 
 
-def expand(x: Value, shape: Sequence[int]) -> Value:
+def expand(x: Value, shape: Sequence[GivenSize]) -> Value:
     """Repeat x along new axes on the left and along axes of size 1, as NumPy's broadcast_to.
 
     Args:
@@ -230,7 +243,7 @@ def expand(x: Value, shape: Sequence[int]) -> Value:
         BadArgument: if x does not broadcast to the shape.
     """
     check_value("expand", x)
-    sizes = all_whole("expand: shape", shape)
+    sizes = all_sizes("expand: shape", shape)
     new = len(sizes) - x.rank
     if new < 0 or any(a not in (1, b) for a, b in zip(x.shape, sizes[max(new, 0) :], strict=True)):
         raise BadArgument(f"expand: {x!r} does not broadcast to {sizes}: sizes must be equal, or 1 in x")
@@ -306,28 +319,28 @@ def unfold(x: Value, axis: int, size: int, step: int = 1, dilation: int = 1) -> 
     """
     axis = axis_of("unfold", x, axis)
     size, step, dilation = all_whole("unfold: (size, step, dilation)", (size, step, dilation))
-    span = dilation * (size - 1) + 1
-    if size < 1 or step < 1 or dilation < 1 or span > x.shape[axis]:
+    room = x.shape[axis] - (dilation * (size - 1) + 1)
+    if size < 1 or step < 1 or dilation < 1 or is_negative(room):
         raise BadArgument(
             f"unfold: {quantity(size, 'element')}, {dilation} apart, every {step} along axis {axis} of {x!r}: "
             "expected numbers >= 1 for which at least one window fits"
         )
-    count = (x.shape[axis] - span) // step + 1
+    count = room // step + 1
     at = f"{stepped(axis, 0, step)} + {stepped(x.rank, 0, dilation)}"
     subscripts = tuple(at if d == axis else f"{{{d}}}" for d in range(x.rank))
-    return _view(x, "unfold", (*x.shape[:axis], count, *x.shape[axis + 1 :], size), subscripts)
+    return _view(x, "unfold", (*x.shape[:axis], count, *x.shape[axis + 1 :], size), subscripts, (room,))
 
 
-def _along(x: Value, kind: str, axis: int, size: int, start: int, step: int) -> Value:
+def _along(x: Value, kind: str, axis: int, size: Size, start: Size, step: int, needed: Shape = ()) -> Value:
     subscripts = tuple(stepped(d, start, step) if d == axis else f"{{{d}}}" for d in range(x.rank))
-    return _view(x, kind, (*x.shape[:axis], size, *x.shape[axis + 1 :]), subscripts)
+    return _view(x, kind, (*x.shape[:axis], size, *x.shape[axis + 1 :]), subscripts, needed)
 
 
-def _view(x: Value, kind: str, shape: Shape, subscripts: tuple[str, ...]) -> Value:
+def _view(x: Value, kind: str, shape: Shape, subscripts: tuple[str, ...], needed: Shape = ()) -> Value:
     """The view; x itself where it shows x as it is."""
     if shape == x.shape and subscripts == tuple(f"{{{d}}}" for d in range(x.rank)):
         return x
-    return apply(View(kind, shape, subscripts), [x])
+    return apply(View(kind, shape, subscripts, needed), [x])
 
 
 def _several(operation: str, values: object) -> tuple[Value, ...]:

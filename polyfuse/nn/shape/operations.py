@@ -16,14 +16,17 @@ from typing import Literal
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Tensor
-from polyfuse.ir.whole import is_whole
-from polyfuse.nn.nest_writer import Emitter, Shape, element, extents
+from polyfuse.ir.whole import is_whole, whole
+from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.operations import Operation
+from polyfuse.nn.sizes import Affine, Product, Shape, Size, is_negative, number, numbers, size_of, total
 
 
 @dataclass(frozen=True)
 class View(Operation):
     """out[d0, d1, …] = x[subscripts]; in a subscript {0}, {1}, … stand for the result's dimensions.
+
+    The elements lie inside of x where no size in `inside` is negative.
 
     flip of 4 × 3 along its rows: View("flip", (4, 3), ("3 - {0}", "{1}"))
     """
@@ -31,6 +34,7 @@ class View(Operation):
     kind: str
     sizes: Shape
     subscripts: tuple[str, ...]
+    inside: Shape = ()
 
     @property
     def stems(self) -> tuple[str, ...]:
@@ -45,6 +49,10 @@ class View(Operation):
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """The view's; that it fits the operand was checked where the view was made."""
         return self.sizes
+
+    def needed(self, shapes: Sequence[Shape]) -> Shape:
+        """What a view reads is there."""
+        return self.inside
 
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """`out[i, j] = x[subscripts]`."""
@@ -83,17 +91,17 @@ class Join(Operation):
         if any((s[:a], s[a + 1 :], len(s)) != (first[:a], first[a + 1 :], len(first)) for s in shapes):
             given = ", ".join(map(str, shapes))
             raise BadArgument(f"concat: the shapes {given} differ in more than axis {a}")
-        return (*first[:a], sum(shape[a] for shape in shapes), *first[a + 1 :])
+        return (*first[:a], total(shape[a] for shape in shapes), *first[a + 1 :])
 
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """`out[i, j + offset] = x[i, j]` for each operand."""
-        offset = 0
+        offset: Size = 0
         for part, x in enumerate(operands):
             names = to.dims(x.rank)
             place = list(names)
             if self.kind == "stack":
                 place.insert(self.axis, str(part))
-            elif offset:
+            elif offset != 0:
                 place[self.axis] += f" + {offset}"
             offset += extents(x)[self.axis] if self.kind == "concat" else 1
             domain = dict(zip(names, extents(x), strict=True))
@@ -148,7 +156,7 @@ def sliced(shape: Shape, key: object) -> View:
     """x[key] as a view: integers, slices of any step, None and … as in NumPy; BadArgument for anything else.
 
     >>> sliced((4, 6), (1, slice(5, None, -2)))
-    View(kind='slice', sizes=(3,), subscripts=('1', '5 - 2 * {0}'))
+    View(kind='slice', sizes=(3,), subscripts=('1', '5 - 2 * {0}'), inside=())
     """
     keys = key if isinstance(key, tuple) else (key,)
     taken = sum(part is not None and part is not Ellipsis for part in keys)
@@ -159,7 +167,8 @@ def sliced(shape: Shape, key: object) -> View:
     whole = slice(None)
     rest = tuple(whole for _ in range(len(shape) - taken))
     every = [p for part in keys for p in (rest if part is Ellipsis else (part,))]
-    sizes: list[int] = []
+    sizes: list[Size] = []
+    needed: list[Size] = []
     subscripts: list[str] = []
     for part in every:
         if part is None:
@@ -167,23 +176,47 @@ def sliced(shape: Shape, key: object) -> View:
             continue
         axis, size = len(subscripts), shape[len(subscripts)]
         if isinstance(part, slice) and part.step != 0:
-            start, stop, step = part.indices(size)
+            start, step, count, inside = _range(part, size)
             subscripts.append(stepped(len(sizes), start, step))
-            sizes.append(len(range(start, stop, step)))
+            sizes.append(count)
+            needed.extend(inside)
         elif is_whole(part):
-            at = int(part)
-            if not -size <= at < size:
-                raise BadArgument(f"index {at} along axis {axis} of a value of shape {shape}")
-            subscripts.append(str(at % size))
+            at = int(part) + size if part < 0 else int(part)
+            inside = at, size - 1 - at
+            if any(map(is_negative, inside)):
+                raise BadArgument(f"index {part} along axis {axis} of a value of shape {shape}")
+            subscripts.append(str(at))
+            needed.extend(inside)
         else:
             raise BadArgument(
                 f"index {part!r}: expected an integer, a slice whose step is not 0, None or ...; an index that is "
                 "a value is not supported"
             )
-    return View("slice", tuple(sizes), tuple(subscripts))
+    return View("slice", tuple(sizes), tuple(subscripts), tuple(n for n in needed if not isinstance(n, int)))
 
 
-def stepped(dim: int, start: int, step: int) -> str:
+def _range(part: slice, size: Size) -> tuple[Size, int, Size, Shape]:
+    """The first index of a slice, the step, the number of indices, and what may not be negative.
+
+    Of a symbolic size, a slice has all the elements that it names: [:3] needs N >= 3.
+    """
+    if isinstance(size, int) and not any(isinstance(end, Affine) for end in (part.start, part.stop)):
+        start, stop, step = part.indices(size)
+        return start, step, len(range(start, stop, step)), ()
+    step = 1 if part.step is None else whole("a slice's step", part.step)
+
+    def placed(given: object, default: Size) -> Size:
+        place = default if given is None else size_of("a slice's end", given)
+        return place + size if given is not None and is_negative(place) else place
+
+    first = placed(part.start, 0 if step > 0 else size - 1)
+    after = placed(part.stop, size if step > 0 else -1)
+    length = after - first if step > 0 else first - after
+    ends = (first, size - after) if step > 0 else (after + 1, size - 1 - first)
+    return first, step, (length + abs(step) - 1) // abs(step), (length, *ends)
+
+
+def stepped(dim: int, start: Size, step: int) -> str:
     """start + step × the result's dimension, as a subscript.
 
     >>> stepped(0, 0, 1), stepped(1, 3, 2), stepped(0, 9, -1)
@@ -192,13 +225,15 @@ def stepped(dim: int, start: int, step: int) -> str:
     moved = f"{{{dim}}}" if abs(step) == 1 else f"{abs(step)} * {{{dim}}}"
     if step < 0:
         return f"{start} - {moved}"
-    return f"{start} + {moved}" if start else moved
+    return f"{start} + {moved}" if start != 0 else moved
 
 
 def reshaped(old: Shape, new: Shape) -> tuple[str, ...]:
     """Return the subscripts in shape `old` of the element [d0, d1, …] in shape `new`, in row-major order.
 
     Only axes that are cut differently take part in a division: (8, 4, 6) as (8, 24) is x[d0, d1 // 6, d1 % 6].
+
+    BadArgument where a division is by a symbolic size.
 
     >>> reshaped((8, 4, 6), (8, 24)), reshaped((24,), (4, 6))
     (('{0}', '({1}) // 6', '({1}) % 6'), ('6 * {0} + {1}',))
@@ -207,34 +242,34 @@ def reshaped(old: Shape, new: Shape) -> tuple[str, ...]:
     a = b = 0
     while a < len(old) or b < len(new):
         end_a, end_b = _group(old, new, a, b)
-        flat = _flat(new, b, end_b)
+        what = f"reshape: {old} as {new} divides by a symbolic size; of the axes that"
+        flat = _flat(what, new, b, end_b)
         for axis in range(a, end_a):
-            inner = prod(old[axis + 1 : end_a])
+            inner = prod(numbers(what, old[axis + 1 : end_a]))
             text = f"({flat}) // {inner}" if inner > 1 else flat
-            outermost = prod(old[a:axis]) == 1
-            found.append(text if outermost else f"({text}) % {old[axis]}" if old[axis] > 1 else "0")
+            outermost = prod(numbers(what, old[a:axis])) == 1
+            own = 1 if outermost else number(what, old[axis])
+            found.append(text if outermost else f"({text}) % {own}" if own > 1 else "0")
         a, b = end_a, end_b
     return tuple(found)
 
 
 def _group(old: Shape, new: Shape, a: int, b: int) -> tuple[int, int]:
     """The ends of the shortest runs of axes, one of each shape, that hold equally many elements."""
-    if 0 in old:
-        return len(old), len(new)
-    end_a, end_b = min(a + 1, len(old)), min(b + 1, len(new))
-    while (mine := prod(old[a:end_a])) != (theirs := prod(new[b:end_b])):
-        if mine < theirs:
-            end_a += 1
-        else:
-            end_b += 1
-    return end_a, end_b
+    ends = (
+        (end_a, end_b)
+        for end_a in range(min(a + 1, len(old)), len(old) + 1)
+        for end_b in range(min(b + 1, len(new)), len(new) + 1)
+        if Product.of(old[a:end_a]) == Product.of(new[b:end_b])
+    )
+    return (len(old), len(new)) if 0 in old else next(ends)
 
 
-def _flat(shape: Shape, first: int, last: int) -> str:
+def _flat(what: str, shape: Shape, first: int, last: int) -> str:
     """The number of an element within axes first … last - 1."""
     terms = []
     for axis in range(first, last):
-        inner = prod(shape[axis + 1 : last])
+        inner = prod(numbers(what, shape[axis + 1 : last]))
         if shape[axis] != 1:
             terms.append(f"{inner} * {{{axis}}}" if inner != 1 else f"{{{axis}}}")
     return " + ".join(terms) or "0"
