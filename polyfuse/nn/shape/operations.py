@@ -247,7 +247,7 @@ def reshaped(old: Shape, new: Shape) -> tuple[str, ...]:
         for axis in range(a, end_a):
             inner = prod(numbers(what, old[axis + 1 : end_a]))
             text = f"({flat}) // {inner}" if inner > 1 else flat
-            outermost = prod(numbers(what, old[a:axis])) == 1
+            outermost = all(size == 1 for size in old[a:axis])
             own = 1 if outermost else number(what, old[axis])
             found.append(text if outermost else f"({text}) % {own}" if own > 1 else "0")
         a, b = end_a, end_b
