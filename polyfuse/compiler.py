@@ -44,6 +44,7 @@ from polyfuse.runtime.compile_key import digest, key_parts
 from polyfuse.runtime.cuda.driver import available, machine_here, missing
 from polyfuse.runtime.executable import Executable
 from polyfuse.runtime.memory.memory_plan import Memory
+from polyfuse.runtime.named_sizes import listed
 from polyfuse.runtime.store.cache import keep, recall
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import Plan, as_written, plan_for, planned_costs, schedule_costs
@@ -76,7 +77,7 @@ def compile(
     example: Sequence[Any] | Mapping[str, Any] | None = None,
     target: Literal["auto", "cpu", "cuda"] = "auto",
     schedule: Schedule | None = None,
-    sizes: Mapping[str, int] | None = None,
+    sizes: Mapping[str, int] | Sequence[object] | None = None,
     fuse: bool = True,
     machine: Machine | str | None = None,
     device: Literal["gpu", "lockstep", "simulator", "none"] | None = None,
@@ -101,7 +102,9 @@ def compile(
         target: "cpu", "cuda", or "auto": "cuda" if a GPU can be used, else "cpu".
         schedule: A schedule made by hand. Without one, temporaries are expanded (polyfuse.rewrite) and the strategy
             chooses by the machine's cost model.
-        sizes: Values of symbolic sizes, all or some. A schedule by hand is then one of `nest.with_sizes(sizes)`.
+        sizes: Values of symbolic sizes, all or some. A schedule by hand is then one of `nest.with_sizes(sizes)`. Or a
+            list of named sizes that ends in "N": code for each of them beside that for any N, which a call chooses
+            between by its arrays: [1, 8, "N"], or [{"N": 1, "T": 128}, "N"] where there are several sizes.
         fuse: False makes every operation a kernel of its own.
         machine: The machine that the cost model plans for: a Machine, or the name of a preset such as "h200". By
             default this computer's CPU, or the preset most like the GPU present, which the report names.
@@ -147,8 +150,30 @@ def compile(
             raise BadArgument("compile: example= is for a Python function, and a nest has its types already")
         nest = read(nest, example=example)
     nest = nest_given("compile", nest)
+    if isinstance(sizes, Sequence) and not isinstance(sizes, str):
+        if schedule is not None:
+            raise InvalidSchedule(
+                "schedule= is of one nest, and a list of sizes makes several: compile each alone"
+            )
+        named = listed(nest, sizes)
+        one = partial(
+            compile,
+            nest,
+            target=target,
+            fuse=fuse,
+            machine=machine,
+            device=device,
+            tune=tune,
+            fast_matmul=fast_matmul,
+            accuracy=accuracy,
+            fold=fold,
+            math=math,
+            force=force,
+            budget=budget,
+        )
+        return one().beside([(known, one(sizes=known)) for known in named])
     _check_type("schedule", schedule, Schedule, "a pf.Schedule")
-    _check_type("sizes", sizes, Mapping, "numbers by name, such as {'N': 64}")
+    _check_type("sizes", sizes, Mapping, "numbers by name, such as {'N': 64}, or a list such as [1, 8, 'N']")
     _check_type("machine", machine, Machine | str, "a pf.Machine, or the name of a preset such as 'h200'")
     _check_type("tune", tune, Trials, "pf.Trials(…)")
     _check_type("fast_matmul", fast_matmul, Algorithm | str, "an algorithm, the name of one, or 'auto'")
@@ -159,7 +184,7 @@ def compile(
         raise BadArgument(f"compile: budget={budget!r}, expected a positive number of seconds")
     goal, place, model = _placement(target, machine, device, schedule)
     model = _with_math(nest, model, schedule, math or "ieee")
-    nest = nest.with_sizes(sizes) if sizes else nest
+    nest = nest.with_sizes(sizes) if isinstance(sizes, Mapping) and sizes else nest
     wanted = Wanted.of(fast_matmul, accuracy, fold, ieee=math == "ieee")
     if wanted.candidates and schedule is not None:
         raise InvalidSchedule(

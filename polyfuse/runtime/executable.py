@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -31,6 +31,7 @@ from polyfuse.runtime.emulated.runner import EmulatedProgram
 from polyfuse.runtime.interface import Phases
 from polyfuse.runtime.memory.arenas import Arenas, at_least_1d
 from polyfuse.runtime.memory.memory_plan import MemoryPlan, shape_of
+from polyfuse.runtime.named_sizes import first_of, has_sizes
 from polyfuse.runtime.once_per_program import Kept, Runner, once_and_calls
 from polyfuse.runtime.report import Report
 from polyfuse.schedule import Schedule
@@ -81,7 +82,8 @@ class Executable:
         self._copied: dict[str, None] = {}
         self._out_is_input = any(tensor.name == "out" for tensor in nest.inputs)
         self._names = tuple(tensor.name for tensor in nest.inputs)
-        self._direct = self._new_direct()
+        self._variants: tuple[tuple[Sizes, Executable], ...] = ()
+        self._direct = self._at_once = self._new_direct()
 
     @staticmethod
     def of(
@@ -128,12 +130,12 @@ class Executable:
             TargetUnavailable: if the executable was compiled for reading only.
             DeviceFailure: if a GPU operation fails.
         """
-        if self._direct is not None:
+        if self._at_once is not None:
             # a name that is not an input leaves another without a value, which the entry refuses
             ordered = args if not named else (*args, *map(named.get, self._names[len(args) :]))
             place = out[0] if type(out) is tuple and len(out) == 1 else out
             result = (
-                self._direct(ordered, place) if len(ordered) == len(args) + len(named) else NotImplemented
+                self._at_once(ordered, place) if len(ordered) == len(args) + len(named) else NotImplemented
             )
             if result is not NotImplemented:
                 return result
@@ -154,6 +156,8 @@ class Executable:
         Returns:
             The captured call; calling it returns its result.
         """
+        if (chosen := self._chosen(args, named)) is not self:
+            return chosen.capture(*args, out=out, **named)
         known = self._direct  # read before the call, as its constants may be replaced meanwhile
         result = self(*args, out=out, **named)
         place = out if out is not None or result is None or self._out_is_input else result
@@ -168,6 +172,8 @@ class Executable:
         known = self._direct  # read before the constants: what is known of old ones is not known of new ones
         if out is not None and self._out_is_input:
             named, out = {**named, "out": out}, None
+        if (chosen := self._chosen(args, named)) is not self:
+            return chosen(*args, out=out, **named)
         if self._runner is None:
             raise TargetUnavailable(
                 f"{missing() or 'no device was asked for'}; this executable was compiled for "
@@ -209,6 +215,41 @@ class Executable:
         """
         checked = {name: check_constant(self._constant(name), array) for name, array in values.items()}
         self._hold({**self._constants, **checked})
+        for _, variant in self._variants:
+            variant.replace_constants(values)
+
+    def beside(self, variants: Iterable[tuple[Sizes, Executable]]) -> Executable:
+        """Let calls of some sizes run code that was compiled for these sizes alone.
+
+        Args:
+            variants: Sizes, and the executable for them, of the same nest.
+
+        Returns:
+            This executable.
+        """
+        self._variants = tuple(variants)
+        every = [*(variant for _, variant in self._variants), self]
+        self._at_once = first_of(lambda: [one._direct for one in every]) if self._variants else self._direct
+        return self
+
+    @property
+    def variants(self) -> tuple[tuple[Sizes, Executable], ...]:
+        """The executables for named sizes that calls of these sizes run, by `sizes=[1, 8, "N"]` of `compile`."""
+        return self._variants
+
+    def _for_sizes(self, sizes: Sizes) -> tuple[Executable, Sizes]:
+        """The executable that calls of some sizes run, and the sizes that are symbolic in it."""
+        fitting = ((known, one) for known, one in self._variants if sizes.items() >= known.items())
+        known, one = next(fitting, ({}, self))
+        return one, {name: n for name, n in sizes.items() if name not in known}
+
+    def _chosen(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> Executable:
+        """The executable for the sizes of a call: a variant, or this one."""
+        if not self._variants:
+            return self
+        given = matched(self._nest, args, named)
+        fitting = (one for sizes, one in self._variants if has_sizes(one._nest, sizes, given))
+        return next(fitting, self)
 
     def _hold(self, constants: Mapping[str, Array]) -> None:
         self._constants = {name: _constant_array(array) for name, array in constants.items()}
@@ -218,6 +259,7 @@ class Executable:
             self._runner.hold(self._constants)
         self._kept = self._new_kept()
         self._direct = self._new_direct()
+        self._at_once = self._at_once if self._variants else self._direct
 
     @property
     def compiled(self) -> Compiled:
@@ -264,7 +306,8 @@ class Executable:
         Raises:
             BadArgument: if the nest has no such size, or does not allow its value.
         """
-        return self._memory_plan(self._every_size(sizes))
+        chosen, known = self._for_sizes(self._every_size(sizes))
+        return chosen._memory_plan(known)
 
     def _memory_plan(self, sizes: Sizes) -> MemoryPlan:
         """The plan for all sizes, computed once."""
@@ -282,14 +325,16 @@ class Executable:
     def explain(self) -> str:
         """Return each fusion taken and refused, with the reason; what validation checked; the result of tuning."""
         found = self._product.explanation
-        return found if self.tuning is None else f"{found}\ntuned: {self.tuning}"
+        if self.tuning is not None:
+            found = f"{found}\ntuned: {self.tuning}"
+        return "\n\n".join((found, *(f"for {_text(s)}:\n{one.explain()}" for s, one in self._variants)))
 
     @proving("report")
     def report(self, sizes: Sizes | None = None) -> Report:
         """Return the cost model's kernels, operations, bytes moved, time and memory; and tuning's measurements.
 
         Work, bytes and time are those of the sizes that the cost model counted for. Memory and the launches of a GPU
-        are those of the given sizes.
+        are those of the given sizes. For named sizes it is the report of their own code.
 
         Args:
             sizes: Values of symbolic sizes, as for `memory_plan`.
@@ -301,6 +346,9 @@ class Executable:
             BadArgument: if the nest has no such size, or does not allow its value.
         """
         known, work = self._every_size(sizes), self._product.work
+        chosen, rest = self._for_sizes(known)
+        if chosen is not self:
+            return chosen.report(rest)
         memory = self._memory_plan(known)
         return Report(
             target=f"{self.program.target} ({self._product.machine})",
@@ -336,6 +384,7 @@ class Executable:
             (self.compiled,),
             {
                 "_constants": self._constants,
+                "_variants": self._variants,
                 "tuning": self.tuning,
             },
         )
@@ -343,6 +392,7 @@ class Executable:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._hold(state["_constants"])
         self.tuning = state["tuning"]
+        self.beside(state["_variants"])
 
     def _constant(self, name: str) -> Tensor:
         tensor = next((t for t in self._nest.with_role("constant") if t.name == name), None)
@@ -428,6 +478,10 @@ class Executable:
         if not isinstance(self._runner, CpuProgram) or self._out_is_input:
             return None
         return self._runner.again if self.program.sizes else self._runner.function({})
+
+
+def _text(sizes: Sizes) -> str:
+    return ", ".join(f"{name} = {n}" for name, n in sizes.items())
 
 
 def _constant_array(array: Array) -> Array:
