@@ -50,7 +50,8 @@ def test_what_is_no_nest_is_refused_with_what_makes_one(taker: str, take: Any, g
     ("option", "why"),
     [
         ({"schedule": "x"}, "schedule='x', expected a pf.Schedule"),
-        ({"sizes": [5]}, r"sizes=\[5\], expected numbers by name"),
+        ({"sizes": 5}, "sizes=5, expected numbers by name, .* or a list such as"),
+        ({"sizes": [5]}, r"sizes=\[5\] has to end in a symbolic size"),
         ({"sizes": {"N": 5.0}}, "the size N is 5.0, expected an integer"),
         ({"sizes": {"N": "5"}}, "the size N is '5', expected an integer"),
         ({"machine": 3}, "machine=3, expected a pf.Machine, or the name of a preset"),

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NoReturn
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir.whole import is_whole
@@ -23,7 +24,10 @@ from polyfuse.sets import WORDS
 
 @dataclass(frozen=True)
 class Affine:
-    """An affine expression in symbolic sizes, in normal form: + - of sizes, * and // by integers."""
+    """An affine expression in symbolic sizes, in normal form: + - of sizes, * // % by integers.
+
+    A comparison is decided by the difference where that is a number. What would need the size's value is refused.
+    """
 
     terms: tuple[tuple[Atom, int], ...]
     constant: int
@@ -61,6 +65,34 @@ class Affine:
         inside = _sum({atom: f // common for atom, f in rest.terms}, rest.constant // common)
         assert isinstance(inside, Affine), "what divides the factors leaves them"
         return _floor(inside, divisor // common) + whole
+
+    def __mod__(self, divisor: int) -> Size:
+        return self - self // divisor * divisor
+
+    def __lt__(self, other: Size) -> bool:
+        return self._less(other, f"{self} < {other}") < 0
+
+    def __le__(self, other: Size) -> bool:
+        return self._less(other, f"{self} <= {other}") <= 0
+
+    def __gt__(self, other: Size) -> bool:
+        return self._less(other, f"{self} > {other}") > 0
+
+    def __ge__(self, other: Size) -> bool:
+        return self._less(other, f"{self} >= {other}") >= 0
+
+    def _less(self, other: Size, asked: str) -> int:
+        difference = self - other
+        if not isinstance(difference, int):
+            raise BadArgument(f"whether {asked} depends on a symbolic size, and a number is needed here")
+        return difference
+
+    def _value(self, *_: object) -> NoReturn:
+        raise BadArgument(f"{self} is a symbolic size, and a number is needed here")
+
+    __index__ = __float__ = __truediv__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __pow__ = __rpow__ = (
+        _value
+    )
 
     def __str__(self) -> str:
         text = ""

@@ -31,7 +31,7 @@ from polyfuse.runtime.emulated.runner import EmulatedProgram
 from polyfuse.runtime.interface import Phases
 from polyfuse.runtime.memory.arenas import Arenas, at_least_1d
 from polyfuse.runtime.memory.memory_plan import MemoryPlan, shape_of
-from polyfuse.runtime.named_sizes import first_of, has_sizes
+from polyfuse.runtime.named_sizes import has_sizes
 from polyfuse.runtime.once_per_program import Kept, Runner, once_and_calls
 from polyfuse.runtime.report import Report
 from polyfuse.schedule import Schedule
@@ -83,7 +83,7 @@ class Executable:
         self._out_is_input = any(tensor.name == "out" for tensor in nest.inputs)
         self._names = tuple(tensor.name for tensor in nest.inputs)
         self._variants: tuple[tuple[Sizes, Executable], ...] = ()
-        self._direct = self._at_once = self._new_direct()
+        self._direct = self._new_direct()
 
     @staticmethod
     def of(
@@ -130,15 +130,18 @@ class Executable:
             TargetUnavailable: if the executable was compiled for reading only.
             DeviceFailure: if a GPU operation fails.
         """
-        if self._at_once is not None:
+        if self._direct is not None:
             # a name that is not an input leaves another without a value, which the entry refuses
             ordered = args if not named else (*args, *map(named.get, self._names[len(args) :]))
             place = out[0] if type(out) is tuple and len(out) == 1 else out
-            result = (
-                self._at_once(ordered, place) if len(ordered) == len(args) + len(named) else NotImplemented
-            )
-            if result is not NotImplemented:
-                return result
+            if len(ordered) == len(args) + len(named):
+                result = self._direct(ordered, place)
+                if result is not NotImplemented:
+                    return result
+                for _, variant in self._variants:
+                    result = variant._direct(ordered, place) if variant._direct is not None else result
+                    if result is not NotImplemented:
+                        return result
         return self._adapted(args, out, named)
 
     def capture(self, *args: Any, out: Any = None, **named: Any) -> Captured:
@@ -228,8 +231,6 @@ class Executable:
             This executable.
         """
         self._variants = tuple(variants)
-        every = [*(variant for _, variant in self._variants), self]
-        self._at_once = first_of(lambda: [one._direct for one in every]) if self._variants else self._direct
         return self
 
     @property
@@ -259,7 +260,6 @@ class Executable:
             self._runner.hold(self._constants)
         self._kept = self._new_kept()
         self._direct = self._new_direct()
-        self._at_once = self._at_once if self._variants else self._direct
 
     @property
     def compiled(self) -> Compiled:

@@ -8,16 +8,13 @@ arrays that it was not compiled for before anything has run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.sizes import Sizes, check_names, check_sizes
 from polyfuse.ir.whole import is_whole
-
-Direct = Callable[..., Any]
-"""Runs on a call's arguments, or returns NotImplemented."""
 
 
 def listed(nest: Nest, given: Sequence[object]) -> tuple[Sizes, ...]:
@@ -78,23 +75,3 @@ def has_sizes(nest: Nest, sizes: Sizes, given: Mapping[str, Any]) -> bool:
         if tensor.name in sizes and int(given[tensor.name]) != sizes[tensor.name]:
             return False
     return True
-
-
-def first_of(directs: Callable[[], Sequence[Direct | None]]) -> Direct:
-    """Return what runs the first code that takes a call's arguments as they are; NotImplemented if none does.
-
-    Args:
-        directs: Returns the fast paths in order; other constants change them.
-
-    Returns:
-        The function.
-    """
-
-    def run(inputs: tuple[Any, ...], out: Any) -> Any:
-        for direct in directs():
-            found = NotImplemented if direct is None else direct(inputs, out)
-            if found is not NotImplemented:
-                return found
-        return NotImplemented
-
-    return run

@@ -96,6 +96,23 @@ def test_what_is_no_size_is_refused(given: object) -> None:
         size_of("batch", given)
 
 
+def test_comparisons_are_decided_by_numbers_or_refused() -> None:
+    n = size("N")
+    assert n < n + 1 <= n + 1
+    assert n + 2 > n >= n
+    assert [n % 1, (4 * n + 3) % 2, str(n % 2)] == [0, 1, "N - 2 * floor((N)/2)"]
+    for needs in (
+        lambda: n < 3,
+        lambda: n > 0,
+        lambda: range(n),
+        lambda: 4 % n,
+        lambda: float(n),
+        lambda: n / 2,
+    ):
+        with pytest.raises(BadArgument, match="a number is needed here"):
+            needs()
+
+
 def test_shapes_broadcast_where_sizes_are_known_to_be_equal() -> None:
     n, m = size("N"), size("M")
     assert broadcast(((n, 1), (3,))) == (n, 3)

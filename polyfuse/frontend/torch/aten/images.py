@@ -21,6 +21,7 @@ from polyfuse.frontend.torch.aten.registry import (
 from polyfuse.ir import DType
 from polyfuse.nn.conv.places import max_pool_gradient, max_pool_with_places
 from polyfuse.nn.graph import Value, pointwise
+from polyfuse.nn.sizes import numbers
 
 Sizes = int | Sequence[int]
 
@@ -452,7 +453,7 @@ def batch_norm_training(
     if not training:
         raise Unsupported("batch norm by running statistics, as a part of training; call model.eval()")
     found, centre, spread = _by_batch(result, x, weight, bias, eps)
-    count = prod(found.shape) // found.shape[1]
+    count = prod(numbers("batch norm in training", (*found.shape[:1], *found.shape[2:])))
     inverse = pointwise("invstd", f"1.0 / sqrt({{0}} + {float(eps)!r})", spread)
     keep, take = float(1 - momentum), float(momentum)
     unbiased = take * count / max(count - 1, 1)

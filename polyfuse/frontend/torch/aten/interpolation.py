@@ -13,6 +13,7 @@ import numpy as np
 from polyfuse import nn
 from polyfuse.frontend.torch.aten.registry import ATEN, Result, Unsupported, converted, floating
 from polyfuse.nn.graph import Value
+from polyfuse.nn.sizes import numbers
 
 Array = np.ndarray[Any, Any]
 
@@ -75,7 +76,8 @@ def _importer(rank: int, kernel: Callable[[Array], Array], taps: int) -> Callabl
             if value.shape[axis] == result.shape[axis]:
                 continue
             last = value.rank - 1
-            weights = matrix(value.shape[axis], result.shape[axis], align_corners, kernel, taps)
+            own, count = numbers("interpolation", (value.shape[axis], result.shape[axis]))
+            weights = matrix(own, count, align_corners, kernel, taps)
             turned = nn.matmul(nn.transpose(value, axis, last), weights.T.astype(value.dtype))
             value = nn.transpose(turned, axis, last)
         return value * 1.0 if value is x else value
