@@ -13,7 +13,7 @@ from polyfuse.nn.graph import Constant, Further, Input, Value, in_order, input
 from polyfuse.nn.layers import Module
 from polyfuse.nn.nest_writer import Array, Emitter, sizes_in
 from polyfuse.nn.operations import Operation, Pointwise
-from polyfuse.nn.sizes import GivenSize, all_sizes
+from polyfuse.nn.sizes import GivenSize, Size, all_sizes, names_in
 
 Sizes = GivenSize | Sequence[GivenSize]
 """One size, or several."""
@@ -105,10 +105,16 @@ def model_input(
     return input("x", sizes, dtype or model.dtype or "float32")
 
 
-def lower_values(outputs: Sequence[Value], name: str, inputs: Sequence[Value] = ()) -> Nest:
-    """The nest that computes these values; `inputs` are its first ones in this order, also where nothing reads them."""
+def lower_values(
+    outputs: Sequence[Value], name: str, inputs: Sequence[Value] = (), assumed: Iterable[Size] = ()
+) -> Nest:
+    """The nest that computes these values; `inputs` are its first ones in this order, also where nothing reads them.
+
+    It is for sizes of which none in `assumed` is negative.
+    """
     every = list(in_order((*inputs, *outputs)))
     to = Emitter(sizes_in(value.shape for value in every))
+    to.assume(size for size in assumed if set(names_in(size)) <= set(to.sizes))
     done: dict[int, Tensor] = {}
     for value in every:
         to.assume(value.shape)

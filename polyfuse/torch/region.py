@@ -20,7 +20,7 @@ from polyfuse.compiler import compile
 from polyfuse.errors import PolyfuseError
 from polyfuse.frontend.torch.arrays import array_of
 from polyfuse.frontend.torch.aten import Unsupported
-from polyfuse.frontend.torch.aten.registry import Result
+from polyfuse.frontend.torch.aten.registry import Result, size_of
 from polyfuse.frontend.torch.graph import Refusal, import_nodes
 from polyfuse.ir import Nest
 from polyfuse.nn.graph import Value, constant, input
@@ -171,7 +171,7 @@ def nest_of(module: torch.fx.GraphModule, name: str, held: Mapping[str, torch.Te
             if held and node.name in held:
                 given[node.name] = constant(array_of(held[node.name]), node.name)
                 continue
-            result = Result.of(meta)
+            result = Result.of(meta, size_of)
             given[node.name] = input(node.name, result.shape, result.element)
             inputs.append(given[node.name])
         except Unsupported as unsupported:

@@ -29,7 +29,8 @@ def from_torch(
     Args:
         module: A module in the mode that is wanted (`module.eval()`), or an exported program.
         example_inputs: Tensors of the shapes and types that the nest takes; None for an exported program.
-        dynamic_shapes: Has to be None: layers have no symbolic sizes yet.
+        dynamic_shapes: As for `torch.export.export`: which sizes are symbolic. One with a name, `Dim("batch")`, has it
+            in the nest; others are called as torch calls them, "s0".
         example_kwargs: The same by name.
         name: The nest's name; the module's class by default.
 

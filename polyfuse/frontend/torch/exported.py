@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,13 +13,22 @@ from torch.export.graph_signature import InputKind, OutputKind
 from polyfuse.errors import BadArgument
 from polyfuse.frontend.torch.arrays import array_of
 from polyfuse.frontend.torch.aten import Unsupported
-from polyfuse.frontend.torch.aten.registry import value_type
+from polyfuse.frontend.torch.aten.registry import (
+    NotAffine,
+    ReadSize,
+    expression_size,
+    size_of,
+    value_type,
+)
 from polyfuse.frontend.torch.decompositions import export_decompositions
-from polyfuse.frontend.torch.graph import Known, Node, Refusal, import_nodes
+from polyfuse.frontend.torch.graph import Failed, Known, Node, Refusal, import_nodes
+from polyfuse.frontend.torch.merged import Merged
 from polyfuse.ir import Nest
+from polyfuse.ir.sizes import LARGEST
 from polyfuse.nn import constant, input
 from polyfuse.nn.graph import RESERVED, Input, Value, as_value
 from polyfuse.nn.lower import lower_values
+from polyfuse.nn.sizes import Affine, Size
 
 FOLDED_ELEMENTS = 2**24
 """A known tensor of more elements is not computed while a model is imported."""
@@ -34,8 +44,10 @@ def nest_of(
     """The nest of a module or an exported program; BadArgument names every operator that is not supported."""
     program, called = _exported(module, args, dynamic_shapes, kwargs)
     whole = program.run_decompositions(export_decompositions())
-    given, refused = _given(whole)
-    found = import_nodes(whole.graph.nodes, given, _folded)
+    names = _names(whole, dynamic_shapes)
+    sizes = partial(size_of, names=names)
+    given, refused = _given(whole, sizes)
+    found = import_nodes(whole.graph.nodes, given, _folded, sizes)
     every = (*refused, *found.refused, *_changed(whole))
     if every:
         lines = "\n".join(f"  {one}" for one in every)
@@ -46,7 +58,8 @@ def nest_of(
     inputs = [
         value for value in given.values() if isinstance(value, Value) and isinstance(value.source, Input)
     ]
-    return lower_values([_output(called, value) for value in found.outputs], name or called, inputs)
+    outputs = [_output(called, value) for value in found.outputs]
+    return lower_values(outputs, name or called, inputs, _assumed(whole, names))
 
 
 def _exported(
@@ -62,24 +75,50 @@ def _exported(
             raise BadArgument(
                 "from_torch: example_inputs is a tuple of tensors, as in from_torch(model, (x,))"
             )
-        _refuse_symbolic(dynamic_shapes is not None)
-        program, called = (
-            torch.export.export(module, tuple(args), dict(kwargs or {})),
-            type(module).__name__.lower(),
-        )
-    _refuse_symbolic(bool(program.range_constraints))
+        called = type(module).__name__.lower()
+        try:
+            program = torch.export.export(
+                module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
+            )
+        except torch._dynamo.exc.UserError as error:
+            raise BadArgument(f"from_torch: torch.export refuses {called}: {error}") from error
     return program, called
 
 
-def _refuse_symbolic(symbolic: bool) -> None:
-    if symbolic:
-        raise BadArgument(
-            "from_torch: layers have no symbolic sizes yet: export with the sizes that are wanted, and without "
-            'dynamic_shapes; torch.compile(model, backend="polyfuse", dynamic=True) compiles once for each size'
-        )
+def _names(program: torch.export.ExportedProgram, dynamic_shapes: Any) -> dict[str, str]:
+    """The names that a user gave to torch's symbols, where an axis is one symbol."""
+    specs = program.graph_signature.input_specs
+    inputs = [spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT]
+    metas = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    wanted = (
+        dynamic_shapes.items()
+        if isinstance(dynamic_shapes, Mapping)
+        else zip(inputs, dynamic_shapes or (), strict=False)
+    )
+    found: dict[str, str] = {}
+    for name, axes in wanted:
+        pairs = axes.items() if isinstance(axes, Mapping) else enumerate(axes or ())
+        for axis, dim in pairs:
+            size = metas[name].shape[axis] if isinstance(metas.get(name), torch.Tensor) else 0
+            if isinstance(dim, torch.export.Dim) and isinstance(size, torch.SymInt):
+                found[str(size.node.expr)] = dim.__name__
+    return found
 
 
-def _given(program: torch.export.ExportedProgram) -> tuple[dict[str, Any], list[Refusal]]:
+def _assumed(program: torch.export.ExportedProgram, names: Mapping[str, str]) -> Iterator[Size]:
+    """What may not be negative in the ranges that torch found: a size less its least value, and its largest less it.
+
+    Least values of 2 are torch's own assumption that a size is not 0 or 1, and no result depends on them.
+    """
+    for symbol, bounds in program.range_constraints.items():
+        size = expression_size(str(symbol), names)
+        if bounds.lower > 2:
+            yield size - int(bounds.lower)
+        if bounds.upper.is_finite and bounds.upper < LARGEST:
+            yield int(bounds.upper) - size
+
+
+def _given(program: torch.export.ExportedProgram, sizes: ReadSize) -> tuple[dict[str, Any], list[Refusal]]:
     """What each placeholder stands for: an input, a constant, or a tensor that is known."""
     tensors = {**program.state_dict, **program.constants}
     specs = program.graph_signature.input_specs
@@ -92,7 +131,7 @@ def _given(program: torch.export.ExportedProgram) -> tuple[dict[str, Any], list[
         placeholder, target = spec.arg.name, spec.target
         try:
             if spec.kind is InputKind.USER_INPUT:
-                given[placeholder] = _input(placeholder, metas[placeholder])
+                given[placeholder] = _input(placeholder, metas[placeholder], sizes)
                 continue
             tensor = tensors[target]
             if not tensor.dtype.is_floating_point:
@@ -109,10 +148,10 @@ def _given(program: torch.export.ExportedProgram) -> tuple[dict[str, Any], list[
     return given, refused
 
 
-def _input(name: str, meta: Any) -> Any:
+def _input(name: str, meta: Any, sizes: ReadSize) -> Any:
     if not isinstance(meta, torch.Tensor):
         return meta
-    return input(name, tuple(meta.shape), value_type(str(meta.dtype).removeprefix("torch.")))
+    return input(name, tuple(map(sizes, meta.shape)), value_type(str(meta.dtype).removeprefix("torch.")))
 
 
 def _free(target: str, taken: set[str]) -> str:
@@ -128,7 +167,9 @@ def _free(target: str, taken: set[str]) -> str:
 def _folded(node: Node, args: Any, kwargs: Mapping[str, Any]) -> Known | None:
     """Compute a node that reads known tensors and numbers alone; others, and large ones, are left."""
     meta = node.meta.get("val")
-    if not isinstance(meta, torch.Tensor) or meta.numel() > FOLDED_ELEMENTS or not _all_known((args, kwargs)):
+    if not isinstance(meta, torch.Tensor) or not all(isinstance(size, int) for size in meta.shape):
+        return None
+    if meta.numel() > FOLDED_ELEMENTS or not _all_known((args, kwargs)):
         return None
     if torch.Tag.nondeterministic_seeded in node.target.tags:
         return None
@@ -142,7 +183,7 @@ def _all_known(tree: Any) -> bool:
         return all(map(_all_known, tree))
     if isinstance(tree, dict):
         return all(map(_all_known, tree.values()))
-    return not isinstance(tree, Value) and type(tree).__name__ != "Failed"
+    return not isinstance(tree, Value | Merged | Affine | NotAffine | Failed)
 
 
 def _tensors(tree: Any) -> Any:
@@ -169,6 +210,11 @@ def _output(called: str, value: Any) -> Value:
                 f"from_torch: an output of {called} is known before the call: {value.tensor.dtype}"
             )
         return as_value(kept, "float32")
+    if isinstance(value, Merged):
+        raise BadArgument(
+            f"from_torch: an output of {called} has {value.axes} symbolic axes of {value.value!r} as one, whose size "
+            "is not affine: return them apart"
+        )
     if not isinstance(value, Value):
         raise BadArgument(f"from_torch: an output of {called} is {value!r}, and not a tensor")
     return value

@@ -17,7 +17,16 @@ import numpy as np
 
 from polyfuse.errors import PolyfuseError
 from polyfuse.frontend.torch.aten import ATEN, Unsupported
-from polyfuse.frontend.torch.aten.registry import Missing, Result, size_of
+from polyfuse.frontend.torch.aten.registry import (
+    Missing,
+    NotAffine,
+    ReadSize,
+    Result,
+    number_of,
+    required,
+    size_of,
+)
+from polyfuse.frontend.torch.merged import RESHAPES, Merged, on_rows, reshaped
 from polyfuse.nn import cast
 from polyfuse.nn.graph import input
 
@@ -75,13 +84,16 @@ class Imported:
     refused: tuple[Refusal, ...]
 
 
-def import_nodes(nodes: Iterable[Node], given: Mapping[str, Any], fold: Fold | None = None) -> Imported:
+def import_nodes(
+    nodes: Iterable[Node], given: Mapping[str, Any], fold: Fold | None = None, sizes: ReadSize = size_of
+) -> Imported:
     """Make the values of a graph's outputs.
 
     Args:
         nodes: The graph's nodes in their order.
         given: A value, a `Known` tensor or a number for each placeholder, by its name.
         fold: Computes nodes that depend on nothing that a call passes.
+        sizes: Reads sizes.
 
     Returns:
         The outputs, and every node that cannot be expressed. A node that reads the result of another that was refused
@@ -98,15 +110,16 @@ def import_nodes(nodes: Iterable[Node], given: Mapping[str, Any], fold: Fold | N
             outputs = tuple(found) if isinstance(found, list) else (found,)
             continue
         try:
-            done[node.name] = value_of(node, mapped(node.args, done), mapped(dict(node.kwargs), done), fold)
+            args, kwargs = mapped(node.args, done), mapped(dict(node.kwargs), done)
+            done[node.name] = value_of(node, args, kwargs, fold, sizes)
         except Unsupported as unsupported:
             refused.append(refusal(node, str(unsupported)))
-            done[node.name] = stand_in(node)
+            done[node.name] = stand_in(node, sizes)
     return Imported(outputs, tuple(refused))
 
 
 def refusal_of(node: Node) -> Refusal | None:
-    """Return why a node cannot be expressed whatever its operands are, or None.
+    """Return why a node cannot be expressed whatever its operands are, or None; of symbolic sizes, in numbers.
 
     Args:
         node: The node; its operands' meta values stand in for them.
@@ -115,7 +128,7 @@ def refusal_of(node: Node) -> Refusal | None:
         The refusal; None if the node can be imported.
     """
     try:
-        value_of(node, meant(node.args), meant(dict(node.kwargs)), None)
+        value_of(node, meant(node.args), meant(dict(node.kwargs)), None, number_of)
     except Unsupported as unsupported:
         return refusal(node, str(unsupported))
     return None
@@ -130,18 +143,18 @@ def missing_of(node: Node) -> dict[int, str]:
     Returns:
         Reasons by the result's number.
     """
-    made = value_of(node, meant(node.args), meant(dict(node.kwargs)), None)
+    made = value_of(node, meant(node.args), meant(dict(node.kwargs)), None, number_of)
     every = made if isinstance(made, tuple) else ()
     return {at: part.reason for at, part in enumerate(every) if isinstance(part, Missing)}
 
 
-def value_of(node: Node, args: Any, kwargs: Any, fold: Fold | None) -> Any:
+def value_of(node: Node, args: Any, kwargs: Any, fold: Fold | None, sizes: ReadSize) -> Any:
     """The value of one node on values; Unsupported if there is none."""
     if str(node.target) in ASSERTIONS:
         return Failed()
     meta = node.meta.get("val")
     if meta is not None and not hasattr(meta, "shape") and not isinstance(meta, list | tuple):
-        return size_of(meta)
+        return _number(meta, sizes)
     if node.op != "call_function":
         raise Unsupported(f"a {node.op} of {node.target}; expected a graph of ATen operators")
     if node.target is operator.getitem:
@@ -154,8 +167,10 @@ def value_of(node: Node, args: Any, kwargs: Any, fold: Fold | None) -> Any:
     importer = ATEN.get(name)
     if importer is None:
         raise Unsupported("there is no importer for this operator")
-    result = Result.of(meta)
     given, options = _arrays(args), _arrays(kwargs)
+    if name in RESHAPES or any(isinstance(one, Merged) for one in _leaves((given, options))):
+        return _of_rows(name, meta, given, options, sizes)
+    result = Result.of(meta, sizes)
     try:
         inspect.signature(importer).bind(result, *given, **options)
     except TypeError as error:
@@ -167,6 +182,20 @@ def value_of(node: Node, args: Any, kwargs: Any, fold: Fold | None) -> Any:
     except PolyfuseError as error:
         raise Unsupported(str(error)) from error
     return _checked(made, result)
+
+
+def _of_rows(name: str, meta: Any, args: Any, kwargs: Any, sizes: ReadSize) -> Any:
+    """The value of an operator whose operand or result may have a number of rows that is not affine."""
+    try:
+        if name in RESHAPES:
+            return reshaped(
+                required(args[0], "the tensor") if not isinstance(args[0], Merged) else args[0], meta, sizes
+            )
+        return on_rows(name, meta, args, kwargs, sizes)
+    except Unsupported:
+        raise
+    except PolyfuseError as error:
+        raise Unsupported(str(error)) from error
 
 
 def _checked(made: Any, result: Result) -> Any:
@@ -200,21 +229,29 @@ def refusal(node: Node, reason: str) -> Refusal:
     )
 
 
-def stand_in(node: Node) -> Any:
+def _number(meta: Any, sizes: ReadSize) -> Any:
+    """A number that a graph computes of sizes."""
+    try:
+        return sizes(meta)
+    except Unsupported:
+        return NotAffine(str(meta))
+
+
+def stand_in(node: Node, sizes: ReadSize) -> Any:
     """A value of a node's shape and type in place of its own; `Failed` where a value has no such type."""
     meta = node.meta.get("val")
     if isinstance(meta, list | tuple):
-        return tuple(_stand_in(node.name, one) for one in meta)
-    return _stand_in(node.name, meta)
+        return tuple(_stand_in(one, sizes) for one in meta)
+    return _stand_in(meta, sizes)
 
 
-def _stand_in(name: str, meta: Any) -> Any:
+def _stand_in(meta: Any, sizes: ReadSize) -> Any:
     if meta is None or isinstance(meta, str):
         return Failed()
     if not hasattr(meta, "shape"):
-        return size_of(meta)
+        return _number(meta, sizes)
     try:
-        result = Result.of(meta)
+        result = Result.of(meta, sizes)
         return input("x", result.shape, result.element)
     except Unsupported:
         return Failed()
@@ -226,8 +263,8 @@ def mapped(tree: Any, done: Mapping[str, Any]) -> Any:
 
 
 def meant(tree: Any) -> Any:
-    """Arguments with stand-ins in place of nodes."""
-    return _over(tree, stand_in)
+    """Arguments with stand-ins in place of nodes, in numbers."""
+    return _over(tree, lambda node: stand_in(node, number_of))
 
 
 def _over(tree: Any, leaf: Callable[[Any], Any]) -> Any:

@@ -245,11 +245,13 @@ def reshaped(old: Shape, new: Shape) -> tuple[str, ...]:
         what = f"reshape: {old} as {new} divides by a symbolic size; of the axes that"
         flat = _flat(what, new, b, end_b)
         for axis in range(a, end_a):
+            if old[axis] == 1:
+                found.append("0")
+                continue
             inner = prod(numbers(what, old[axis + 1 : end_a]))
             text = f"({flat}) // {inner}" if inner > 1 else flat
             outermost = all(size == 1 for size in old[a:axis])
-            own = 1 if outermost else number(what, old[axis])
-            found.append(text if outermost else f"({text}) % {own}" if own > 1 else "0")
+            found.append(text if outermost else f"({text}) % {number(what, old[axis])}")
         a, b = end_a, end_b
     return tuple(found)
 
@@ -269,7 +271,7 @@ def _flat(what: str, shape: Shape, first: int, last: int) -> str:
     """The number of an element within axes first … last - 1."""
     terms = []
     for axis in range(first, last):
-        inner = prod(numbers(what, shape[axis + 1 : last]))
         if shape[axis] != 1:
+            inner = prod(numbers(what, shape[axis + 1 : last]))
             terms.append(f"{inner} * {{{axis}}}" if inner != 1 else f"{{{axis}}}")
     return " + ".join(terms) or "0"

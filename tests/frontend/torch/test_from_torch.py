@@ -139,6 +139,91 @@ def test_other_arguments_are_refused(module, args, said) -> None:
         pf.from_torch(module(), args)
 
 
-def test_symbolic_sizes_are_refused_as_long_as_layers_have_none() -> None:
-    with pytest.raises(pf.BadArgument, match="no symbolic sizes yet"):
-        pf.from_torch(torch.nn.ReLU(), (torch.randn(3),), dynamic_shapes=({0: torch.export.Dim("n")},))
+def dim(name: str, **bounds: int):
+    return torch.export.Dim(name, **bounds)
+
+
+SYMBOLIC = {
+    "encoder": (
+        lambda: torch.nn.TransformerEncoderLayer(8, 2, 12, batch_first=True),
+        (3, 5, 8),
+        lambda: {0: dim("N"), 1: dim("T")},
+        [(1, 1, 8), (0, 4, 8), (2, 7, 8)],
+    ),
+    "images": (
+        images,
+        (2, 3, 16, 16),
+        lambda: {0: dim("N"), 2: dim("H", min=8)},
+        [(1, 3, 8, 16), (3, 3, 21, 16)],
+    ),
+    "lstm": (
+        lambda: torch.nn.LSTM(4, 3, batch_first=True),
+        (2, 3, 4),
+        lambda: {0: dim("N")},
+        [(1, 3, 4), (5, 3, 4)],
+    ),
+}
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_one_nest_is_for_all_sizes_of_a_module(name: str, fast: bool) -> None:
+    make, shape, axes, every = SYMBOLIC[name]
+    model, before = make().eval(), torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(fast)  # else attention's rows are merged to a matrix
+    try:
+        nest = pf.from_torch(model, (torch.randn(shape),), dynamic_shapes=(axes(),))
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+    assert nest.params == tuple(one.__name__ for one in axes().values())
+    for sizes in every:
+        x = torch.randn(sizes)
+        with torch.no_grad():
+            wanted = model(x)
+        wanted = wanted[0] if isinstance(wanted, tuple) else wanted
+        found = pf.interpret(nest, [x.numpy()])
+        assert_allclose(found.get("out", found.get("out0")), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_ranges_and_names_of_sizes_are_torchs() -> None:
+    axes = ({0: dim("rows", min=4, max=9), 1: torch.export.Dim.AUTO},)
+    nest = pf.from_torch(torch.nn.ReLU(), (torch.randn(5, 6),), dynamic_shapes=axes)
+    rows, columns = nest.params
+    assert (rows, columns[0]) == ("rows", "s")
+    assert nest.with_sizes({"rows": 9, columns: 0}).tensor("out").shape == (9, 0)
+    for size in (3, 10):
+        with pytest.raises(pf.BadArgument, match="does not hold"):
+            nest.with_sizes({"rows": size, columns: 1})
+
+
+class Rows(torch.nn.Module):
+    """Makes one axis of two."""
+
+    def forward(self, x):
+        return x.reshape(-1, 4) * 2.0
+
+
+class Doubled(torch.nn.Module):
+    """Makes rows of two axes, and adds them up."""
+
+    def forward(self, x):
+        return x.reshape(-1, 4).sum(0)
+
+
+@pytest.mark.parametrize(
+    ("module", "axes", "why"),
+    [
+        (Rows(), {0: "N", 1: "T"}, "an output of rows has 2 symbolic axes of .* as one"),
+        (
+            Doubled(),
+            {0: "N", 1: "T"},
+            "sum.*: acts on several symbolic axes as one, whose size is not affine",
+        ),
+        (torch.nn.AdaptiveAvgPool1d(2), {2: "W"}, "2 windows over the symbolic size W"),
+        (torch.nn.LSTM(4, 3), {0: "T"}, "torch.export refuses lstm: Constraints violated .T."),
+    ],
+)
+def test_what_is_not_affine_in_sizes_is_refused_by_its_node(module, axes, why: str) -> None:
+    shapes = ({axis: dim(name) for axis, name in axes.items()},)
+    with pytest.raises(pf.BadArgument, match=why):
+        pf.from_torch(module.eval(), (torch.randn(3, 5, 4),), dynamic_shapes=shapes)

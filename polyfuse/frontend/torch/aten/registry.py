@@ -9,16 +9,20 @@ types are read by their names, so that a graph of any origin can be given.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from polyfuse.errors import PolyfuseError
+from polyfuse.errors import BadArgument, PolyfuseError
 from polyfuse.ir import DType
 from polyfuse.nn import cast
 from polyfuse.nn.graph import FLOATS, INTEGERS, Value, constant
+from polyfuse.nn.sizes import Shape, Size
+from polyfuse.nn.sizes import size_of as nn_size_of
 
 
 class Unsupported(PolyfuseError):
@@ -30,6 +34,13 @@ class Missing:
     """A result of an operator that is not computed, and why: the indices of a pooling."""
 
     reason: str
+
+
+@dataclass(frozen=True)
+class NotAffine:
+    """A number that a graph computes of sizes, and that is not affine in them: the rows of (N, T, 8) as a matrix."""
+
+    text: str
 
 
 class TensorMeta(Protocol):
@@ -48,7 +59,7 @@ class TensorMeta(Protocol):
 class Result:
     """The shape and the element type that a node's first result has; `dtype` is torch's name of it."""
 
-    shape: tuple[int, ...]
+    shape: Shape
     dtype: str
 
     @property
@@ -57,24 +68,25 @@ class Result:
         return value_type(self.dtype)
 
     @staticmethod
-    def of(meta: Any) -> Result:
-        """Return the meta value of a node, as numbers and names.
+    def of(meta: Any, sizes: ReadSize) -> Result:
+        """Return the meta value of a node, as sizes and names.
 
         Args:
             meta: A tensor's meta value, or several; of several, the first that is a tensor.
+            sizes: Reads a size.
 
         Returns:
             The result.
 
         Raises:
-            Unsupported: if no result is a tensor.
+            Unsupported: if no result is a tensor, or a size cannot be read.
         """
         first = meta
         if isinstance(meta, list | tuple):
             first = next((one for one in meta if hasattr(one, "shape")), None)
         if not hasattr(first, "shape"):
             raise Unsupported("its result is not a tensor, and polyfuse computes tensors alone")
-        return Result(tuple(size_of(size) for size in first.shape), type_name(first.dtype))
+        return Result(tuple(map(sizes, first.shape)), type_name(first.dtype))
 
 
 Importer = Callable[..., Value | tuple[Value | Missing, ...]]
@@ -117,12 +129,43 @@ def view(*names: str) -> Callable[[Kept], Kept]:
     return aten(*names)
 
 
-def size_of(size: Any) -> int:
+ReadSize = Callable[[Any], Size]
+"""Reads a size of a graph: an integer of Python's, or a symbolic one of torch's."""
+
+
+def number_of(size: Any) -> int:
     """A size as a number: of a symbolic one, the number that it had when the graph was made.
 
     torch's own `int(size)` would restrict the graph to this number.
     """
     return int(size if isinstance(size, int) else size.node.hint)
+
+
+def size_of(size: Any, names: Mapping[str, str] = MappingProxyType({})) -> Size:
+    """A size: of a symbolic one, torch's expression, in which symbols may have other names.
+
+    Args:
+        size: A number, or a size of torch's.
+        names: What to call torch's symbols; "s0" and the like for those that are not there.
+
+    Returns:
+        The size.
+
+    Raises:
+        Unsupported: if it is not affine in symbols.
+    """
+    return int(size) if isinstance(size, int) else expression_size(str(size.node.expr), names)
+
+
+def expression_size(text: str, names: Mapping[str, str]) -> Size:
+    """The same for the text of an expression of torch's."""
+    if re.search(r"\bu\d+\b", text):
+        raise Unsupported(f"the size {text} depends on data")
+    renamed = re.sub(r"[A-Za-z_]\w*", lambda found: names.get(found[0], found[0]), text)
+    try:
+        return int(renamed) if re.fullmatch(r"-?\d+", renamed) else nn_size_of("a size of torch", renamed)
+    except BadArgument as error:
+        raise Unsupported(str(error)) from error
 
 
 def type_name(dtype: object) -> str:

@@ -21,6 +21,9 @@ from polyfuse.frontend.torch.aten.registry import (
 )
 from polyfuse.nn.graph import Value
 
+BEHIND_ALL = 2**63 - 1
+"""torch's end of a slice that has none."""
+
 
 @view("view.default", "_unsafe_view.default", "reshape.default", "flatten.using_ints", "unflatten.int")
 def reshape(result: Result, x: Any, *_: Any) -> Value:
@@ -70,6 +73,7 @@ def sliced(
 ) -> Value:
     """A range along an axis; its ends are cut to the axis."""
     key = [slice(None)] * x.rank
+    end = None if end == BEHIND_ALL else end
     key[dim] = slice(start, end, step)
     whole = start in (None, 0) and step == 1 and (end is None or end >= x.shape[dim])
     cut: Value = x if whole else x[tuple(key)]
@@ -79,7 +83,7 @@ def sliced(
 @view("narrow.default")
 def narrow(_: Result, x: Any, dim: int, start: int, length: int) -> Value:
     """A range along an axis."""
-    return nn.narrow(x, dim, start % x.shape[dim] if start < 0 else start, length)
+    return nn.narrow(x, dim, start + x.shape[dim] if start < 0 else start, length)
 
 
 @view("split.Tensor", "split_with_sizes.default", "split.sizes")
