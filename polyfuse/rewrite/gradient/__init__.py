@@ -1,0 +1,5 @@
+"""Derivatives of nests as nests: reverse mode (`vjp`, `grad`) and forward mode (`jvp`)."""
+
+from polyfuse.rewrite.gradient.reverse import Reversed, grad, reverse, vjp
+
+__all__ = ["Reversed", "grad", "reverse", "vjp"]

@@ -1,0 +1,111 @@
+"""Which tensors a derivative passes through, and what a caller may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir import Nest, Statement, Tensor
+from polyfuse.ir.fresh_names import fresh
+from polyfuse.ir.nest import own_loops
+from polyfuse.ir.scalar import read
+from polyfuse.ir.tree import sequence
+from polyfuse.rewrite.gradient.adjoint_bodies import pull
+from polyfuse.rewrite.gradient.draft import Draft, element, onto
+
+GIVEN = ("input", "inout", "constant")
+
+Names = str | Sequence[str] | None
+
+
+def chosen_inputs(call: str, nest: Nest, given: Names) -> tuple[str, ...]:
+    """The tensors to differentiate by; by default all inputs of floating-point numbers."""
+    allowed = [t for t in nest.with_role(*GIVEN) if t.dtype.startswith(("float", "bfloat"))]
+    if given is None:
+        given = tuple(t.name for t in allowed if t.role != "constant")
+    return _chosen(call, nest, "wrt", given, allowed, "an input or a constant")
+
+
+def chosen_outputs(call: str, nest: Nest, given: Names) -> tuple[str, ...]:
+    """The results to differentiate; by default all of floating-point numbers."""
+    allowed = [t for t in nest.outputs if t.dtype.startswith(("float", "bfloat"))]
+    if given is None:
+        given = tuple(t.name for t in allowed)
+    return _chosen(call, nest, "outputs", given, allowed, "an output")
+
+
+def _chosen(
+    call: str, nest: Nest, option: str, given: str | Sequence[str], allowed: Sequence[Tensor], kind: str
+) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given)
+    known = {t.name: t for t in nest.tensors}
+    expected = f"expected names of {', '.join(t.name for t in allowed) or 'nothing: the nest has none'}"
+    for name in names:
+        if name not in known:
+            raise BadArgument(f"{call}: {option} has {name!r}, which is no tensor of {nest.name}; {expected}")
+        if known[name] not in allowed:
+            what = "integers have no derivative" if "int" in known[name].dtype else f"it is not {kind}"
+            raise BadArgument(f"{call}: {option} has {known[name]}: {what}; {expected}")
+    if len(set(names)) != len(names):
+        raise BadArgument(f"{call}: {option} names a tensor twice: {', '.join(names)}")
+    if not names:
+        raise BadArgument(f"{call}: {option} is empty: there is nothing to differentiate; {expected}")
+    return names
+
+
+def on_copies(nest: Nest) -> tuple[Nest, dict[str, str]]:
+    """Run a nest on copies of its inouts: return the nest, and by which name each output's last value goes.
+
+    inout A   ->   input A;  A_now[i] = A[i];  … A_now …          a gradient changes no array of its caller
+    """
+    draft = Draft(nest)
+    working: dict[str, str] = {}
+    copies: list[Statement] = []
+    for tensor in nest.with_role("inout"):
+        made = draft.tensor(f"{tensor.name}_now", tensor.shape, tensor.dtype, "output")
+        working[tensor.name] = made.name
+        domain = draft.elements(tensor)
+        copies.append(
+            draft.statement(
+                f"copy_{tensor.name}", domain, element(domain, made.name), "=", [element(domain, tensor.name)], read(0)
+            )
+        )
+    if not working:
+        return nest, {t.name: t.name for t in nest.outputs}
+    moved = tuple(
+        replace(
+            s,
+            write=onto(s.write, working.get(s.write.tensor, s.write.tensor)),
+            reads=tuple(onto(a, working.get(a.tensor, a.tensor)) for a in s.reads),
+        )
+        for s in nest.statements
+    )
+    tensors = [replace(t, role="input") if t.name in working else t for t in nest.tensors]
+    order = sequence((*map(own_loops, copies), nest.order))
+    made_nest = replace(
+        nest, tensors=(*tensors, *draft.tensors.values()), statements=(*copies, *moved), order=order
+    )
+    return made_nest, {t.name: working.get(t.name, t.name) for t in nest.outputs}
+
+
+def derived_reads(s: Statement) -> tuple[int, ...]:
+    """The positions of the reads by which a statement's value has a derivative."""
+    return tuple(sorted(leaf.position for leaf in pull(s.body, read(len(s.reads)))))
+
+
+def active(nest: Nest, wrt: Iterable[str], outputs: Iterable[str]) -> frozenset[str]:
+    """The tensors that depend on `wrt` and that `outputs` depend on, through derivatives."""
+    edges = [(s.reads[k].tensor, s.write.tensor) for s in nest.statements for k in derived_reads(s)]
+    edges += [(t.gather.table, t.name) for t in nest.with_role("gathered") if t.gather is not None]
+    floats = {t.name for t in nest.tensors if t.dtype.startswith(("float", "bfloat"))}
+    edges = [(a, b) for a, b in edges if a in floats and b in floats]
+    return _reached(wrt, edges) & _reached(outputs, [(b, a) for a, b in edges])
+
+
+def _reached(start: Iterable[str], edges: Sequence[tuple[str, str]]) -> frozenset[str]:
+    found = set(start)
+    while new := {b for a, b in edges if a in found} - found:
+        found |= new
+    return frozenset(found)
+

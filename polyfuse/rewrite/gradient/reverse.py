@@ -1,0 +1,532 @@
+"""Reverse mode: the nest's statements, and after them their adjoints in reversed order.
+
+    S[i]: T[w(i)]  = f(R[r(i)], …)     ->     S_to_R[i]: R_bar[r(i)] += T_bar[w(i)] * df/dR      for each read of S
+                                              S_reset[i]: T_bar[w(i)] = 0                        if T had a value before
+    S[i]: T[w(i)] += f(R[r(i)], …)     ->     S_to_R[i]: R_bar[r(i)] += T_bar[w(i)] * df/dR
+
+The theorem (Griewank & Walther, Evaluating Derivatives, section 3). An instance is a map of memory to memory; its adjoint
+applies the transpose of its Jacobian to the adjoint memory. The transpose of a composition is the composition of the
+transposes in reversed order. Updates of one adjoint element by += are a declared reduction, and so may run in any order
+wherever nothing reads the element in between, which `Dependences` says for the result as for any nest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import islpy as isl
+import sympy
+
+from polyfuse.errors import BadArgument
+from polyfuse.errors.proving import proving
+from polyfuse.ir import Access, Nest, Statement
+from polyfuse.ir.given import nest_given
+from polyfuse.ir.nest import own_loops
+from polyfuse.ir.scalar import Read, Select, number, read, substitute
+from polyfuse.ir.tensor import computed_in
+from polyfuse.ir.tree import Leaf, Loop, Sequence as Siblings, Tree, parts, restrict, sequence
+from polyfuse.rewrite.gradient.activity import Names, active, chosen_inputs, chosen_outputs, derived_reads, on_copies
+from polyfuse.rewrite.gradient.adjoint_bodies import pull
+from polyfuse.rewrite.gradient.draft import Draft, element, onto
+from polyfuse.rewrite.gradient.lifetimes import Lifetimes, meets
+from polyfuse.rewrite.gradient.owners import Instances, owned, same
+from polyfuse.rewrite.gradient.shares import Share, share_of, with_explicit
+from polyfuse.rewrite.gradient.stored import Stored
+from polyfuse.sets import IN, dim_names, dimension
+
+ZERO = number(0.0)
+
+
+@dataclass(frozen=True)
+class Reversed:
+    """The result of `reverse`.
+
+    Attributes:
+        nest: The nest of values and gradients.
+        gradients: The output that holds the gradient, by the tensor that it is for.
+        cotangents: The input that holds the cotangent, by the output that it is for; empty for `grad`.
+        values: The output that holds the value, by the nest's output; empty unless asked for.
+        stored: Arrays that keep a value which the nest overwrites, with the statement that reads it.
+        zero: The tensors whose gradient is 0 because no derivative reaches the outputs.
+    """
+
+    nest: Nest
+    gradients: Mapping[str, str]
+    cotangents: Mapping[str, str]
+    values: Mapping[str, str]
+    stored: tuple[str, ...] = ()
+    zero: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{output}: cotangent {name}" for output, name in self.cotangents.items()]
+        lines += [f"{tensor}: gradient {name}" for tensor, name in self.gradients.items()]
+        lines += [f"{tensor}: zero, as no derivative reaches the outputs" for tensor in self.zero]
+        return "\n".join([*lines, *self.stored])
+
+
+@proving("the rewrite vjp")
+def vjp(nest: Nest, wrt: Names = None, outputs: Names = None, *, values: bool = False) -> Nest:
+    """Return the nest of a vector-Jacobian product: reverse-mode gradients.
+
+    for i: y[i] = x[i] * x[i]    ->    for i: x_grad[i] = y_bar[i] * 2.0 * x[i]
+
+    It is called with the nest's inputs, then a cotangent of each of `outputs`, of its shape and element type, and
+    returns the gradients in the order of `wrt`; with `values`, the values of `outputs` first. An inout array is not
+    changed: its cotangent is that of its last value, its gradient that of its first.
+
+    Griewank and Walther, Evaluating Derivatives (2008), chapter 3; Hückelheim et al., PerforAD (2019).
+
+    Args:
+        nest: The nest.
+        wrt: Names of inputs, inouts or constants of floating-point numbers; by default all inputs and inouts of them.
+        outputs: Names of outputs or inouts; by default all of floating-point numbers.
+        values: True returns the values too.
+
+    Returns:
+        The nest. Its cotangents are named y_bar, its gradients x_grad. The gradient of a tensor that no derivative
+        connects with the outputs is 0.
+
+    Raises:
+        BadArgument: if a name is unknown, or of integers, or no input or output.
+        IllegalRewrite: if a value that the gradient needs cannot be kept.
+    """
+    return reverse(nest, wrt, outputs, values=values).nest
+
+
+@proving("the rewrite grad")
+def grad(nest: Nest, wrt: Names = None, *, values: bool = False) -> Nest:
+    """Return the nest of the gradient of a scalar: `vjp` with the cotangent 1.
+
+    Args:
+        nest: A nest with one output of one element.
+        wrt: As for `vjp`.
+        values: True returns the output's value first.
+
+    Returns:
+        The nest: it is called with the nest's inputs and returns the gradients in the order of `wrt`.
+
+    Raises:
+        BadArgument: if the nest has several outputs or more than one element, or as for `vjp`.
+        IllegalRewrite: as for `vjp`.
+    """
+    outputs = chosen_outputs("grad", nest_given("grad", nest), None)
+    tensors = [nest.tensor(name) for name in outputs]
+    if len(tensors) != 1 or any(size != 1 for size in tensors[0].shape):
+        found = ", ".join(map(str, tensors)) or "none"
+        raise BadArgument(
+            f"grad: expected one output of one element, given {found}: reduce it to a sum or a mean, or use "
+            "pf.vjp, which takes a cotangent"
+        )
+    return reverse(nest, wrt, outputs, values=values, seeded=True).nest
+
+
+def reverse(
+    nest: Nest, wrt: Names = None, outputs: Names = None, *, values: bool = False, seeded: bool = False
+) -> Reversed:
+    """`vjp` with what was done: names of cotangents and gradients, stored values, zero gradients.
+
+    Args:
+        nest: The nest.
+        wrt: As for `vjp`.
+        outputs: As for `vjp`.
+        values: As for `vjp`.
+        seeded: True takes 1 for the cotangents.
+
+    Returns:
+        The nest and its names.
+
+    Raises:
+        BadArgument: as for `vjp`.
+        IllegalRewrite: as for `vjp`.
+    """
+    call = "grad" if seeded else "vjp"
+    nest_given(call, nest)
+    by, of = chosen_inputs(call, nest, wrt), chosen_outputs(call, nest, outputs)
+    return _Reversal(nest, by, of, values, seeded).done()
+
+
+@dataclass(frozen=True)
+class _Contribution:
+    """A read of a statement, to whose adjoint the statement's adjoint adds."""
+
+    statement: Statement
+    position: int
+
+    @property
+    def access(self) -> Access:
+        return self.statement.reads[self.position]
+
+
+@dataclass
+class _Reversal:
+    """One reversal: the adjoint statements as they are made."""
+
+    given: Nest
+    wrt: tuple[str, ...]
+    outputs: tuple[str, ...]
+    values: bool
+    seeded: bool
+    instances: dict[str, tuple[str, Instances]] = field(default_factory=dict)
+
+    def done(self) -> Reversed:
+        """Write the adjoints, then keep the statements that they need."""
+        copied, self.last = on_copies(self.given)
+        self.nest = with_explicit(copied)
+        self.draft = Draft(self.nest)
+        self.lives = Lifetimes(self.nest)
+        self.stored = Stored(self.nest, self.draft, self.lives)
+        last = [self.last[name] for name in self.outputs]
+        self.active = active(self.nest, self.wrt, last)
+        self.bars: dict[str, str] = {}
+        cotangents, copies = self._cotangents()
+        self._adjoints()
+        backward: list[Tree] = list(copies)
+        for number_, part in reversed(list(enumerate(parts(self.nest.order)))):
+            backward += self._zeros(number_)
+            tree = self._backward(part, ())
+            backward += [tree] if tree is not None else []
+            backward += self._sunk
+            self._sunk = []
+        backward += self._gathers()
+        gradients, ends = self._gradients()
+        return self._assembled(cotangents, gradients, (*backward, *ends))
+
+    # -- adjoint tensors ----------------------------------------------------------------------------------------------
+
+    def _cotangents(self) -> tuple[dict[str, str], list[Tree]]:
+        """An input for each output's cotangent, and copies of those that the backward pass changes."""
+        named: dict[str, str] = {}
+        begin: list[Tree] = []
+        for output in self.outputs:
+            tensor = self.nest.tensor(self.last[output])
+            domain = self.draft.elements(tensor)
+            if not self.seeded:
+                named[output] = self.draft.tensor(f"{output}_bar", tensor.shape, tensor.dtype, "input").name
+            if tensor.name not in self.active:
+                continue
+            read_again = any(a.tensor == tensor.name for s in self.nest.statements for a in s.reads)
+            changed = read_again or not self.lives.settled(tensor.name)
+            if self.seeded or changed or tensor.is_half:
+                bar = self.draft.tensor(f"{output}_sum", tensor.shape, computed_in(tensor.dtype), "temporary")
+                source = [] if self.seeded else [element(domain, named[output])]
+                body = number(1.0) if self.seeded else read(0)
+                begin.append(self._alone(f"begin_{output}", domain, element(domain, bar.name), "=", source, body))
+                self.bars[tensor.name] = bar.name
+            else:
+                self.bars[tensor.name] = named[output]
+        return named, begin
+
+    def _adjoints(self) -> None:
+        """A tensor for each adjoint, and where its first contribution assigns instead of adding."""
+        self.begun = set(self.bars)
+        for tensor in self.nest.tensors:
+            if tensor.name in self.active and tensor.name not in self.bars:
+                direct = tensor.name in self.wrt and not tensor.is_half
+                name = f"{tensor.name}_grad" if direct else f"{tensor.name}_bar"
+                role = "output" if direct else "temporary"
+                self.bars[tensor.name] = self.draft.tensor(name, tensor.shape, computed_in(tensor.dtype), role).name
+        self._sunk: list[Tree] = []
+        self.first: dict[str, int] = {}
+        self.assigned: set[tuple[str, int]] = set()
+        order = list(enumerate(parts(self.nest.order)))
+        gathered = {t.gather.table for t in self.nest.with_role("gathered") if t.gather and t.name in self.active}
+        for name in [name for name in self.bars if name not in self.begun]:
+            for part_number, part in reversed(order):
+                found = [c for s in part.names for c in self._contributions(self.nest.statement(s), name)]
+                if found:
+                    self.first[name] = part_number
+                    if len(found) == 1 and self._assigns(found[0], name):
+                        self.assigned.add((found[0].statement.name, found[0].position))
+                    break
+            else:
+                self.first[name] = -1
+        self.only_gathered = {name for name in gathered if self.first.get(name) == -1}
+
+    def _contributions(self, s: Statement, tensor: str | None = None) -> list[_Contribution]:
+        if s.write.tensor not in self.active:
+            return []
+        wanted = [k for k in derived_reads(s) if s.reads[k].tensor in self.active]
+        return [_Contribution(s, k) for k in wanted if tensor is None or s.reads[k].tensor == tensor]
+
+    def _assigns(self, one: _Contribution, tensor: str) -> bool:
+        """True if a contribution is the only one to each element, of those of its part, and reaches all elements."""
+        s = one.statement
+        if not self.lives.settled(tensor) or one.access.tensor == s.write.tensor:
+            return False
+        where = one.access.map.intersect_domain(self.nest.domains[s.name])
+        elements = self.nest.tensor(tensor).elements(self.nest.params).intersect_params(self.nest.context)
+        return bool(where.is_injective()) and bool(elements.is_subset(where.range()))
+
+    def _zeros(self, part: int) -> list[Tree]:
+        """Adjoints whose first contributions are in a part begin at 0 before it."""
+        found: list[Tree] = []
+        direct = {
+            _Contribution(self.nest.statement(name), position).access.tensor for name, position in self.assigned
+        }
+        for name, first in self.first.items():
+            if first == part and name not in direct:
+                tensor = self.nest.tensor(name)
+                domain = self.draft.elements(tensor)
+                bar = self.bars[name]
+                found.append(self._alone(f"zero_{bar}", domain, element(domain, bar), "=", [], ZERO))
+        return found
+
+    # -- adjoint statements -------------------------------------------------------------------------------------------
+
+    def _backward(self, tree: Tree, outer: tuple[Loop, ...]) -> Tree | None:
+        """The adjoint of a part of the nest's order: everything in reversed order."""
+        if len(tree.names) == 1:
+            s = self.nest.statement(tree.names[0])
+            if not self._contributions(s) and not self._ends(s):
+                return None
+            if not any(a.tensor == s.write.tensor for a in s.reads):
+                made = self._free(s, outer)
+                if made is not None:
+                    return sequence(tuple(made)) if made else None
+        match tree:
+            case Leaf(name):
+                return self._in_order(self.nest.statement(name))
+            case Siblings():
+                found = [self._backward(child, outer) for child in reversed(tree.children)]
+                inside = tuple(one for one in found if one is not None)
+                return sequence(inside) if inside else None
+            case Loop():
+                body = self._backward(tree.body, (*outer, tree))
+                return None if body is None else Loop(tree.name, self._dates(tree, body), body)
+
+    def _dates(self, loop: Loop, body: Tree) -> tuple[tuple[str, isl.PwAff], ...]:
+        """The loop's values, counted backwards."""
+        found = []
+        for name in body.names:
+            source, instances = self.instances[name]
+            date = instances.date(loop.date(source)).neg()
+            found.append((name, date.set_tuple_id(IN, self.draft.statements[name].domain.get_tuple_id())))
+        return tuple(found)
+
+    def _ends(self, s: Statement) -> bool:
+        return s.write.tensor in self.active and self.lives.resets(s)
+
+    def _free(self, s: Statement, outer: tuple[Loop, ...]) -> list[Tree] | None:
+        """A statement alone in its loops, whose instances do not depend on each other: its adjoints apart, by owners."""
+        kept = [d for d in range(len(s.dims)) if any(self._is_loop_of(loop, s, d) for loop in outer)]
+        share = None if s.op in ("=", "+=") else share_of(s, self.nest, self.draft)
+        if self._overwrites_itself(s, outer):
+            return None
+        found: list[Tree] = [own_loops(one) for one in share.statements] if share is not None else []
+        for one in self._contributions(s):
+            op = "=" if (s.name, one.position) in self.assigned else "+="
+            accesses, body = self._term(s, one.position, share)
+            used = frozenset(symbol.name for symbol in body.free_symbols if not isinstance(symbol, Read))
+            target = onto(one.access, self.bars[one.access.tensor])
+            sinks = bool(outer) and op == "+=" and self._sinks(s, one, accesses)
+            here = owned(self.nest.domains[s.name], target.map, () if sinks else kept, used)
+            made = self.draft.statement(
+                f"{s.name}_to_{one.access.tensor}",
+                here.domain.gist_params(self.nest.context),
+                here.access(target),
+                op,
+                [here.access(a) for a in accesses],
+                body,
+            )
+            self._record(s, made, here)
+            if sinks:
+                self._sunk.append(own_loops(made))
+            else:
+                found.append(_inner_loops(made, 0 if sinks else len(kept)))
+        if self._ends(s):
+            here = same(self.nest.domains[s.name])
+            made = self._reset(s)
+            self._record(s, made, here)
+            found.append(_inner_loops(made, 0, frozenset(kept)))
+        return found
+
+    def _overwrites_itself(self, s: Statement, outer: tuple[Loop, ...]) -> bool:
+        """True if two instances in one iteration of the loops around assign the same element."""
+        if s.is_reduction:
+            return False
+        domain = self.nest.domains[s.name]
+        twice = s.write.map.intersect_domain(domain)
+        pairs = twice.apply_range(twice.reverse())
+        for loop in outer:
+            pairs = pairs.intersect(loop.date(s.name).eq_map(loop.date(s.name)))
+        return not pairs.is_subset(isl.Map.identity(pairs.get_space()))
+
+    def _record(self, s: Statement, made: Statement, here: Instances) -> None:
+        origin = here.origin.set_tuple_name(IN, made.name)
+        self.instances[made.name] = (s.name, Instances(made.domain, origin))
+
+    @staticmethod
+    def _is_loop_of(loop: Loop, s: Statement, d: int) -> bool:
+        return bool(loop.date(s.name).is_equal(dimension(s.domain, d)))
+
+    def _sinks(self, s: Statement, one: _Contribution, accesses: Sequence[Access]) -> bool:
+        """True if a term may wait until the loops around it are done: its sum is read by none of their statements,
+        and nothing that it reads changes any more.
+        """
+        part = next(p for p in parts(self.nest.order) if s.name in p.members)
+        written = {self.nest.statement(name).write.tensor for name in part.names}
+        if one.access.tensor in written or not self.lives.settled(s.write.tensor):
+            return False
+        return all(
+            a.tensor in self.draft.tensors or self.lives.survives(s.name, a.tensor) for a in accesses if a is not None
+        )
+
+    def _term(self, s: Statement, position: int, share: Share | None) -> tuple[list[Access], sympy.Basic]:
+        """What a statement adds to the adjoint of one of its reads, and the accesses that its leaves are."""
+        n = len(s.reads)
+        accesses = [*s.reads, onto(s.write, self.bars[s.write.tensor]), s.write]
+        seed: sympy.Expr = read(n)
+        if share is not None:
+            accesses += share.accesses
+            seed = share.seed(s, n)
+        body = pull(s.body, seed)[read(position)]
+        if s.op == "=" and s.body.args and self.lives.is_last(s):
+            body = substitute(body, {s.body: read(n + 1)})
+        return self.stored.of(s, accesses, body), body
+
+    def _reset(self, s: Statement) -> Statement:
+        target = onto(s.write, self.bars[s.write.tensor])
+        return self.draft.statement(f"{s.name}_reset", s.domain, target, "=", [], ZERO)
+
+    def _in_order(self, s: Statement) -> Tree | None:
+        """The adjoints of a statement, instance by instance: v = T_bar[w]; T_bar[w] = 0; R_bar[r] += v * df/dR."""
+        terms = self._contributions(s)
+        own = [c for c in terms if c.access.tensor == s.write.tensor]
+        target = onto(s.write, self.bars[s.write.tensor])
+        made: list[Statement] = []
+        shared = any(meets(s, c.access.map, s.write.map) for c in own)
+        if shared:
+            value = self.draft.tensor(f"{s.name}_seed", (), computed_in(self.nest.tensor(s.write.tensor).dtype), "temporary")
+            nowhere = Access(value.name, isl.Map.from_domain_and_range(s.domain, isl.Set(f"{{ {value.name}[] }}")).gist_domain(s.domain))
+            made.append(self.draft.statement(f"{s.name}_take", s.domain, nowhere, "=", [target], read(0)))
+            seed = nowhere
+        else:
+            seed = target
+        reset = self._ends(s) or (s.op == "=" and shared)
+        if shared and reset:
+            made.append(self._reset(s))
+        for one in terms:
+            op = "=" if (s.name, one.position) in self.assigned else "+="
+            accesses, body = self._term(s, one.position, None)
+            accesses[len(s.reads)] = seed
+            bar = onto(one.access, self.bars[one.access.tensor])
+            made.append(self.draft.statement(f"{s.name}_to_{one.access.tensor}", s.domain, bar, op, accesses, body))
+        if reset and not shared:
+            made.append(self._reset(s))
+        for one_made in made:
+            self._record(s, one_made, same(s.domain))
+        return sequence(tuple(Leaf(one.name) for one in made)) if made else None
+
+    def _alone(
+        self, name: str, domain: isl.Set, write: Access, op: str, accesses: Sequence[Access], body: sympy.Basic
+    ) -> Tree:
+        return own_loops(self.draft.statement(name, domain, write, op, accesses, body))
+
+    # -- the ends -----------------------------------------------------------------------------------------------------
+
+    def _gathers(self) -> list[Tree]:
+        """table_bar[v, k] += where(index[i] == v, rows_bar[i, k], 0) for the rows of a table."""
+        found = self._zeros(-1)
+        for tensor in self.nest.with_role("gathered"):
+            if tensor.name not in self.active or tensor.gather is None:
+                continue
+            table, index = self.nest.tensor(tensor.gather.table), self.nest.tensor(tensor.gather.index)
+            rows = self.draft.elements(table)
+            places = self.draft.elements(tensor)
+            # domain: the table's elements, then the places of the index
+            names = [f"i{d}" for d in range(index.rank)]
+            inner = [f"k{d}" for d in range(table.rank - 1)]
+            params = ", ".join(self.nest.params)
+            domain = isl.Set(
+                f"[{params}] -> {{ S[{', '.join(['v', *inner, *names])}] : "
+                f"{' and '.join(['0 <= v < ' + str(table.shape[0]), *(f'0 <= {d} < {size}' for d, size in zip([*names, *inner], tensor.shape, strict=True))])} }}"
+            )
+            del rows, places
+
+            def at(name: str, dims: Sequence[str], domain: isl.Set = domain, params: str = params) -> Access:
+                every = ", ".join(dim_names(domain))
+                return Access(name, isl.Map(f"[{params}] -> {{ S[{every}] -> {name}[{', '.join(dims)}] }}"))
+
+            body = Select(sympy.Eq(read(0), sympy.Symbol("v"), evaluate=False), read(1), number(0))
+            accesses = [at(index.name, names), at(self.bars[tensor.name], [*names, *inner])]
+            write = at(self.bars[table.name], ["v", *inner])
+            found.append(self._alone(f"rows_to_{table.name}", domain, write, "+=", accesses, body))
+        return found
+
+    def _gradients(self) -> tuple[dict[str, str], list[Tree]]:
+        """An output for each gradient that is not an adjoint itself: 0 for what is inactive, and halves rounded."""
+        named: dict[str, str] = {}
+        end: list[Tree] = []
+        for name in self.wrt:
+            tensor = self.nest.tensor(name)
+            bar = self.bars.get(name)
+            if bar is not None and self.draft.tensors[bar].role == "output":
+                named[name] = bar
+                continue
+            made = self.draft.tensor(f"{name}_grad", tensor.shape, tensor.dtype, "output")
+            named[name] = made.name
+            domain = self.draft.elements(tensor)
+            source, body = ([], ZERO) if bar is None else ([element(domain, bar)], read(0))
+            end.append(self._alone(f"end_{name}", domain, element(domain, made.name), "=", source, body))
+        return named, end
+
+    def _assembled(
+        self, cotangents: Mapping[str, str], gradients: Mapping[str, str], backward: Sequence[Tree]
+    ) -> Reversed:
+        """The statements that are needed, and their tensors in the order of a call."""
+        nest, draft = self.nest, self.draft
+        late = sequence(tuple(backward))
+        used = {a.tensor for name in late.names for a in draft.statements[name].reads}
+        wanted = [self.last[name] for name in self.outputs] if self.values else []
+        early = self.stored.forward()
+        keep = _needed({s.name: s for s in early.statements}, used | set(wanted))
+        before = restrict(early.order, keep)
+        order = sequence(((before,) if before is not None else ()) + (late,))
+        every = {s.name: s for s in (*early.statements, *draft.statements.values())}
+        statements = tuple(every[name] for name in dict.fromkeys(order.names))
+        touched = {a.tensor for s in statements for a in s.accesses}
+        results = [replace(nest.tensor(name), role="output") for name in wanted]
+        inside = [
+            replace(t, role="temporary") if t.role == "output" else t
+            for t in (*nest.tensors, *draft.tensors.values())
+            if t.role not in ("input",) and t.name not in wanted and t.name not in gradients.values()
+        ]
+        tensors = (
+            *(t for t in nest.tensors if t.role == "input"),
+            *(draft.tensors[name] for name in cotangents.values()),
+            *(t for t in inside if t.name in touched or t.role in ("constant", "gathered")),
+            *results,
+            *(draft.tensors[name] for name in gradients.values()),
+        )
+        kind = "grad" if self.seeded else "vjp"
+        made = Nest.of(tensors, statements, order, nest.context, nest.constants, f"{nest.name}_{kind}")
+        return Reversed(
+            replace(made, defaults=nest.defaults),
+            gradients,
+            cotangents,
+            {name: self.last[name] for name in self.outputs} if self.values else {},
+            self.stored.texts,
+            tuple(name for name in self.wrt if name not in self.bars),
+        )
+
+
+def _needed(statements: Mapping[str, Statement], tensors: set[str]) -> frozenset[str]:
+    """The statements that write these tensors, and all that those read."""
+    keep: set[str] = set()
+    known = set(tensors)
+    while True:
+        new = {s.name for s in statements.values() if s.write.tensor in known} - keep
+        if not new:
+            return frozenset(keep)
+        keep |= new
+        known |= {a.tensor for name in new for a in statements[name].reads}
+
+
+def _inner_loops(s: Statement, kept: int, without: frozenset[int] = frozenset()) -> Tree:
+    """A statement in loops over its dimensions, but for those of loops around."""
+    tree: Tree = Leaf(s.name)
+    for d, name in reversed(list(enumerate(s.dims))):
+        if d >= kept and d not in without:
+            tree = Loop(name, ((s.name, dimension(s.domain, d)),), tree)
+    return tree

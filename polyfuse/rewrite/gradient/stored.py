@@ -1,0 +1,116 @@
+"""Keep the values that derivatives need and that the nest overwrites later.
+
+    S[t, i]: a[i] = a[i] * a[i]      ->      S_keep[t, i]: S_a[t, i] = a[i];  S[t, i]: a[i] = a[i] * a[i]
+
+Asked of the nest's dependences: a read whose element is written again later has an anti dependence. Such a read's value
+is copied, just before its statement runs, to an array with an element for each instance. All others are read where they
+are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import islpy as isl
+import sympy
+
+from polyfuse.ir import Access, Nest, Statement
+from polyfuse.ir.scalar import read, reads_in
+from polyfuse.ir.sizes import extent_text
+from polyfuse.ir.tree import Leaf, Loop, Sequence as Siblings, Tree, date_map, sequence
+from polyfuse.rewrite.gradient.draft import Draft
+from polyfuse.rewrite.gradient.lifetimes import Lifetimes
+from polyfuse.rewrite.refusal import check_legal, refused
+from polyfuse.sets import IN, OUT, dimension
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A copy of what a statement reads: the statement that makes it, and how the reader finds it."""
+
+    copy: Statement
+    access: Access
+
+
+class Stored:
+    """The copies that the backward pass has asked for."""
+
+    def __init__(self, nest: Nest, draft: Draft, lives: Lifetimes) -> None:
+        self.nest, self.draft, self.lives = nest, draft, lives
+        self.kept: dict[tuple[str, int], Kept] = {}
+
+    def of(self, s: Statement, accesses: Sequence[Access], body: sympy.Basic) -> list[Access]:
+        """The accesses of a derivative, with copies in place of values that are lost."""
+        found = list(accesses)
+        for leaf in reads_in(body):
+            k = leaf.position
+            if k < len(s.reads) and not self.lives.survives(s.name, s.reads[k].tensor):
+                found[k] = self._copy(s, k)
+        return found
+
+    def _copy(self, s: Statement, k: int) -> Access:
+        if (s.name, k) not in self.kept:
+            self.kept[s.name, k] = self._made(s, k)
+        return self.kept[s.name, k].access
+
+    def _made(self, s: Statement, k: int) -> Kept:
+        tensor = self.nest.tensor(s.reads[k].tensor)
+        domain = self.nest.domains[s.name]
+        shape: list[int | str] = []
+        places: list[isl.PwAff | int] = []
+        for d, name in enumerate(s.dims):
+            start, extent = self._range(domain, d)
+            if extent is None:
+                why = f"{tensor.name} is overwritten after {s.name} reads it, and loop {name} has no extent in the sizes"
+                check_legal(refused(f"vjp of {self.nest.name}", why, "sizes as numbers (`with_sizes`)"))
+                raise AssertionError("refused")
+            shape.append(extent)
+            here = dimension(s.domain, d)
+            places.append(here if start == 0 else here.add_constant_val(isl.Val(-start)))
+        made = self.draft.tensor(f"{s.name}_{tensor.name}", tuple(shape), tensor.dtype, "temporary")
+        everywhere = isl.Set.universe(s.domain.get_space())
+        access = Access(made.name, date_map(everywhere, places).set_tuple_name(OUT, made.name))
+        copy = self.draft.statement(f"{s.name}_keep_{tensor.name}", s.domain, access, "=", [s.reads[k]], read(0))
+        return Kept(copy, access)
+
+    def _range(self, domain: isl.Set, d: int) -> tuple[int, int | str | None]:
+        """Where a dimension begins, if at a negative number, and how many values there are from there."""
+        low = domain.dim_min_val(d)
+        start = min(0, int(low.to_python())) if low.is_int() else 0
+        most = domain.dim_max(d).add_constant_val(isl.Val(1 - start)).gist(self.nest.context)
+        return start, extent_text(most) if low.is_int() else None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """A line for each copy."""
+        return tuple(
+            f"{kept.copy.reads[0].tensor} is overwritten after {name} reads it: kept in "
+            f"{self.draft.tensors[kept.access.tensor]}"
+            for (name, _), kept in self.kept.items()
+        )
+
+    def forward(self) -> Nest:
+        """The nest with the copies, each just before its statement."""
+        if not self.kept:
+            return self.nest
+        copies: dict[str, list[Statement]] = {}
+        for (name, _), kept in self.kept.items():
+            copies.setdefault(name, []).append(kept.copy)
+        every = (*self.nest.statements, *(one for found in copies.values() for one in found))
+        return replace(self.nest, statements=every, order=_with(self.nest.order, copies))
+
+
+def _with(tree: Tree, copies: dict[str, list[Statement]]) -> Tree:
+    match tree:
+        case Leaf(name):
+            return sequence((*(Leaf(one.name) for one in copies.get(name, ())), tree))
+        case Siblings():
+            return sequence(tuple(_with(child, copies) for child in tree.children))
+        case Loop():
+            dates = [
+                (one.name, date.set_tuple_id(IN, one.domain.get_tuple_id()))
+                for name, date in tree.dates
+                for one in copies.get(name, ())
+            ]
+            return replace(tree, dates=(*tree.dates, *dates), body=_with(tree.body, copies))
