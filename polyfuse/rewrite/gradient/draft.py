@@ -28,7 +28,11 @@ class Draft:
 
     def tensor(self, name: str, shape: tuple[int | str, ...], dtype: DType, role: Role) -> Tensor:
         """Add a tensor, by this name or one like it."""
-        made = Tensor(self._named(name), shape, dtype, role)
+        return self.add(Tensor(self._named(name), shape, dtype, role))
+
+    def add(self, made: Tensor) -> Tensor:
+        """Add a tensor as it is."""
+        self._taken.add(made.name)
         self.tensors[made.name] = made
         return made
 

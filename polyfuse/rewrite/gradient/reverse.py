@@ -28,6 +28,7 @@ from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.tree import Leaf, Loop, Sequence as Siblings, Tree, parts, restrict, sequence
 from polyfuse.rewrite.gradient.activity import Names, active, chosen_inputs, chosen_outputs, derived_reads, on_copies
 from polyfuse.rewrite.gradient.adjoint_bodies import pull
+from polyfuse.rewrite.gradient.assembly import assembled
 from polyfuse.rewrite.gradient.draft import Draft, element, onto
 from polyfuse.rewrite.gradient.lifetimes import Lifetimes, meets
 from polyfuse.rewrite.gradient.owners import Instances, owned, same
@@ -432,17 +433,12 @@ class _Reversal:
             if tensor.name not in self.active or tensor.gather is None:
                 continue
             table, index = self.nest.tensor(tensor.gather.table), self.nest.tensor(tensor.gather.index)
-            rows = self.draft.elements(table)
-            places = self.draft.elements(tensor)
-            # domain: the table's elements, then the places of the index
             names = [f"i{d}" for d in range(index.rank)]
             inner = [f"k{d}" for d in range(table.rank - 1)]
             params = ", ".join(self.nest.params)
-            domain = isl.Set(
-                f"[{params}] -> {{ S[{', '.join(['v', *inner, *names])}] : "
-                f"{' and '.join(['0 <= v < ' + str(table.shape[0]), *(f'0 <= {d} < {size}' for d, size in zip([*names, *inner], tensor.shape, strict=True))])} }}"
-            )
-            del rows, places
+            bounds = zip(["v", *inner, *names], (*table.shape, *index.shape), strict=True)
+            where = " and ".join(f"0 <= {d} < {size}" for d, size in bounds)
+            domain = isl.Set(f"[{params}] -> {{ S[{', '.join(['v', *inner, *names])}] : {where} }}")
 
             def at(name: str, dims: Sequence[str], domain: isl.Set = domain, params: str = params) -> Access:
                 every = ", ".join(dim_names(domain))
@@ -475,52 +471,19 @@ class _Reversal:
         self, cotangents: Mapping[str, str], gradients: Mapping[str, str], backward: Sequence[Tree]
     ) -> Reversed:
         """The statements that are needed, and their tensors in the order of a call."""
-        nest, draft = self.nest, self.draft
-        late = sequence(tuple(backward))
-        used = {a.tensor for name in late.names for a in draft.statements[name].reads}
-        wanted = [self.last[name] for name in self.outputs] if self.values else []
+        wanted = {name: self.last[name] for name in self.outputs} if self.values else {}
         early = self.stored.forward()
-        keep = _needed({s.name: s for s in early.statements}, used | set(wanted))
-        before = restrict(early.order, keep)
-        order = sequence(((before,) if before is not None else ()) + (late,))
-        every = {s.name: s for s in (*early.statements, *draft.statements.values())}
-        statements = tuple(every[name] for name in dict.fromkeys(order.names))
-        touched = {a.tensor for s in statements for a in s.accesses}
-        results = [replace(nest.tensor(name), role="output") for name in wanted]
-        inside = [
-            replace(t, role="temporary") if t.role == "output" else t
-            for t in (*nest.tensors, *draft.tensors.values())
-            if t.role not in ("input",) and t.name not in wanted and t.name not in gradients.values()
-        ]
-        tensors = (
-            *(t for t in nest.tensors if t.role == "input"),
-            *(draft.tensors[name] for name in cotangents.values()),
-            *(t for t in inside if t.name in touched or t.role in ("constant", "gathered")),
-            *results,
-            *(draft.tensors[name] for name in gradients.values()),
+        made = assembled(
+            self.nest,
+            {**{s.name: s for s in early.statements}, **self.draft.statements},
+            self.draft.tensors,
+            sequence((early.order, *backward)),
+            list(cotangents.values()),
+            [*wanted.values(), *gradients.values()],
+            f"{self.nest.name}_{'grad' if self.seeded else 'vjp'}",
         )
-        kind = "grad" if self.seeded else "vjp"
-        made = Nest.of(tensors, statements, order, nest.context, nest.constants, f"{nest.name}_{kind}")
-        return Reversed(
-            replace(made, defaults=nest.defaults),
-            gradients,
-            cotangents,
-            {name: self.last[name] for name in self.outputs} if self.values else {},
-            self.stored.texts,
-            tuple(name for name in self.wrt if name not in self.bars),
-        )
-
-
-def _needed(statements: Mapping[str, Statement], tensors: set[str]) -> frozenset[str]:
-    """The statements that write these tensors, and all that those read."""
-    keep: set[str] = set()
-    known = set(tensors)
-    while True:
-        new = {s.name for s in statements.values() if s.write.tensor in known} - keep
-        if not new:
-            return frozenset(keep)
-        keep |= new
-        known |= {a.tensor for name in new for a in statements[name].reads}
+        zero = tuple(name for name in self.wrt if name not in self.bars)
+        return Reversed(made, gradients, cotangents, wanted, self.stored.texts, zero)
 
 
 def _inner_loops(s: Statement, kept: int, without: frozenset[int] = frozenset()) -> Tree:
