@@ -48,10 +48,13 @@ _HOME = {
     "compile": "polyfuse.compiler",
     "einsum": "polyfuse.frontend",
     "from_torch": "polyfuse.frontend.torch",
+    "grad": "polyfuse.rewrite.gradient",
     "interpret": "polyfuse.interpret",
+    "jvp": "polyfuse.rewrite.gradient",
     "lower": "polyfuse.nn",
     "nest": "polyfuse.frontend",
     "statement": "polyfuse.ir",
+    "vjp": "polyfuse.rewrite.gradient",
 }
 _SUBMODULES = {"bilinear", "measure", "nn", "rewrite", "show"}
 # Needs an extra, so it is not among the names of `from polyfuse import *`.
@@ -100,6 +103,9 @@ if TYPE_CHECKING:
     from polyfuse.layouts import SwizzledLayout as SwizzledLayout
     from polyfuse.machine import Machine as Machine
     from polyfuse.nn import lower as lower
+    from polyfuse.rewrite.gradient import grad as grad
+    from polyfuse.rewrite.gradient import jvp as jvp
+    from polyfuse.rewrite.gradient import vjp as vjp
     from polyfuse.schedule import Schedule as Schedule
     from polyfuse.tune import Trials as Trials
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 
 from polyfuse.errors import BadArgument
-from polyfuse.nn.functional import exp
 from polyfuse.nn.graph import Operand, Value, pointwise
 
 
@@ -207,17 +206,17 @@ def where(condition: Operand, x: Operand, y: Operand) -> Value:
 
 def relu6(x: Value) -> Value:
     """`min(max(x, 0), 6)`. Statement relu6, tensor a."""
-    return pointwise("relu6", "min(max({0}, 0.0), 6.0)", x)
+    return pointwise("relu6", "min(max({0}, 0), 6)", x)
 
 
 def hardsigmoid(x: Value) -> Value:
     """`min(max(x + 3, 0), 6) / 6`. Statement hardsigmoid, tensor a."""
-    return pointwise("hardsigmoid", "min(max({0} + 3.0, 0.0), 6.0) / 6.0", x)
+    return pointwise("hardsigmoid", "min(max({0} + 3.0, 0), 6) / 6.0", x)
 
 
 def hardswish(x: Value) -> Value:
     """`x * hardsigmoid(x)`. Howard et al., Searching for MobileNetV3 (2019). Statement hardswish, tensor a."""
-    return pointwise("hardswish", "{0} * min(max({0} + 3.0, 0.0), 6.0) / 6.0", x)
+    return pointwise("hardswish", "{0} * min(max({0} + 3.0, 0), 6) / 6.0", x)
 
 
 def elu(x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
@@ -248,14 +247,18 @@ def softplus(x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
     Returns:
         A value of the shape of x.
     """
-    bent = log1p(exp(x * beta if beta != 1 else x))
+    steep = x * beta if beta != 1 else x
+    bent = log1p(
+        pointwise("exp", f"exp(where({{0}} > {float(threshold)!r}, {float(threshold)!r}, {{0}}))", steep)
+    )
     text = f"where({float(beta)!r} * {{0}} > {float(threshold)!r}, {{0}}, {{1}} / {float(beta)!r})"
     return pointwise("softplus", text, x, bent)
 
 
 def log_sigmoid(x: Value) -> Value:
     """`-log(1 + exp(-x))`, without overflow. Statements decay, log1p, log_sigmoid; tensors a."""
-    return pointwise("log_sigmoid", "min({0}, 0.0) - {1}", x, log1p(pointwise("decay", "exp(-abs({0}))", x)))
+    decay = pointwise("decay", "exp(where({0} < 0.0, {0}, -{0}))", x)  # -abs(x), with one slope at 0
+    return pointwise("log_sigmoid", "min({0}, 0) - {1}", x, log1p(decay))
 
 
 def mish(x: Value) -> Value:

@@ -5,6 +5,7 @@ from polyfuse.rewrite.batching.batch import Batch, Batched, batch, why_not_batch
 from polyfuse.rewrite.bilinear.apply import Bilinear, bilinear
 from polyfuse.rewrite.dead_instances import needed
 from polyfuse.rewrite.follow import Followed, follow, why_not_follow
+from polyfuse.rewrite.gradient import Reversed, reverse
 from polyfuse.rewrite.index_set_splitting import Pieces, pieces
 from polyfuse.rewrite.inline import Inlined, inline, why_not_inline
 from polyfuse.rewrite.reductions.factor_out import Factored, factor, why_not_factor
@@ -57,6 +58,7 @@ __all__ = [
     "Pieces",
     "Recomputed",
     "Refusal",
+    "Reversed",
     "Scratch",
     "Shares",
     "Snapshot",
@@ -84,6 +86,7 @@ __all__ = [
     "pieces",
     "place",
     "read_through",
+    "reverse",
     "scratch",
     "snapshot",
     "split_reduction",

@@ -1,4 +1,20 @@
-"""Derivatives of nests as nests: reverse mode (`vjp`, `grad`) and forward mode (`jvp`)."""
+"""Derivatives of nests as nests: reverse mode (`vjp`, `grad`) and forward mode (`jvp`).
+
+The values on the way, and the pass that makes each:
+
+    Nest, wrt, outputs
+      -> Nest on copies of its inouts                      activity.on_copies
+      -> … with reductions as assignments where a loop     shares.with_explicit
+           uses the unfinished result
+      -> the tensors that derivatives pass through         activity.active
+      -> which values are overwritten                      lifetimes.Lifetimes, from the nest's dependences
+      -> for each statement and read, in reversed order:
+           the product seed * df/dR                        adjoint_bodies.pull
+           a seed of a maximum or a product                shares.share_of
+           its instances by the element that they write    owners.owned, by inverting the access relation
+           copies of values that are lost                  stored.Stored
+      -> Nest of what the results need                     assembly.assembled
+"""
 
 from polyfuse.rewrite.gradient.forward import jvp
 from polyfuse.rewrite.gradient.reverse import Reversed, grad, reverse, vjp

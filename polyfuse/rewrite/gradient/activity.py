@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Nest, Statement, Tensor
-from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import read
 from polyfuse.ir.tree import sequence
@@ -68,7 +67,12 @@ def on_copies(nest: Nest) -> tuple[Nest, dict[str, str]]:
         domain = draft.elements(tensor)
         copies.append(
             draft.statement(
-                f"copy_{tensor.name}", domain, element(domain, made.name), "=", [element(domain, tensor.name)], read(0)
+                f"copy_{tensor.name}",
+                domain,
+                element(domain, made.name),
+                "=",
+                [element(domain, tensor.name)],
+                read(0),
             )
         )
     if not working:
@@ -108,4 +112,3 @@ def _reached(start: Iterable[str], edges: Sequence[tuple[str, str]]) -> frozense
     while new := {b for a, b in edges if a in found} - found:
         found |= new
     return frozenset(found)
-

@@ -2,14 +2,15 @@
 
     pull(body, seed)  ->  { read: seed * d body / d read }
 
-SymPy's own `diff` would simplify and reorder, which floats do not allow. A rule multiplies the seed, so that a branch
-that is not taken contributes 0 and not `0 * inf`:
+SymPy's own `diff` would simplify and reorder, which floats do not allow. Where the body chooses, the finished products
+are chosen between, so that a branch that is not taken contributes 0 and not `0 * inf`:
 
-    where(c, a, b)    a: where(c, seed, 0)             b: where(c, 0, seed)
-    max(a, 0)         where(a <= 0, 0, seed)           relu'(0) = 0, and NaN passes the seed on
-    max(a, number)    where(a >= number, seed, 0)      as torch.clamp
-    max(a, b)         where(a < b, 0, where(a == b, seed / 2, seed)), as torch.maximum; min accordingly
-    abs(a)            where(a > 0, seed, where(a < 0, -seed, seed * a)), so abs'(0) = 0
+    where(c, a, b)    where(c, d a, d b)
+    max(a, 0)         where(a <= 0, 0, seed)           an integer: relu'(0) = 0, and NaN passes the seed on
+    min(a, 6)         where(a < 6, seed, 0)            an integer: exclusive, as torch's hardtanh
+    max(a, 0.5)       where(a >= 0.5, seed, 0)         another number: inclusive, as torch.clamp
+    max(a, b)         where(a < b, 0, where(a == b, seed / 2, seed)), as torch.maximum; min likewise
+    abs(a)            where(a > 0, seed, where(a < 0, -seed, 0)), so abs'(0) = 0
     a / b             a: seed / b                      b: -(seed * ((a / b) / b))
     a / (1 + exp(u))  u: -(seed * (y * (1 - 1 / (1 + exp(u))))), y the quotient: no overflow where exp(u) has one
     log(1 + exp(u))   u: seed / (1 + exp(-u))
@@ -78,7 +79,7 @@ def pull(body: sympy.Basic, seed: sympy.Expr) -> Contributions:
 
 def _visit(node: sympy.Basic, seed: sympy.Expr, found: Contributions) -> None:
     if isinstance(node, Read):
-        found[node] = add(found[node], seed) if node in found else seed
+        _add(found, {node: seed})
         return
     if not node.atoms(Read) or isinstance(node, Boolean | Relational | OfIntegers):
         return
@@ -92,12 +93,13 @@ def _visit(node: sympy.Basic, seed: sympy.Expr, found: Contributions) -> None:
             _of_power(node, seed, found)
         case Select():
             test, taken, other = node.args
-            _visit(taken, Select(test, seed, ZERO), found)
-            _visit(other, Select(test, ZERO, seed), found)
+            _add(found, _chosen(test, pull(taken, seed), pull(other, seed)))
         case Maximum() | Minimum():
             _of_extreme(node, seed, found)
         case sympy.floor() | sympy.ceiling():
             return
+        case sympy.Abs():
+            _of_absolute(node.args[0], seed, found)
         case _:
             (inner,) = node.args
             exponent = _softplus_of(node)
@@ -105,6 +107,16 @@ def _visit(node: sympy.Basic, seed: sympy.Expr, found: Contributions) -> None:
                 _visit(exponent, div(seed, add(ONE, FUNCTIONS["exp"](neg(exponent)))), found)
             else:
                 _visit(inner, FUNCTION_RULES[type(node)](node, inner, seed), found)
+
+
+def _add(found: Contributions, more: Contributions) -> None:
+    for leaf, product in more.items():
+        found[leaf] = add(found[leaf], product) if leaf in found else product
+
+
+def _chosen(test: sympy.Basic, taken: Contributions, other: Contributions) -> Contributions:
+    leaves = dict.fromkeys([*taken, *other])
+    return {leaf: Select(test, taken.get(leaf, ZERO), other.get(leaf, ZERO)) for leaf in leaves}
 
 
 # -- products and powers ----------------------------------------------------------------------------------------------
@@ -132,11 +144,20 @@ def times_all(seed: sympy.Expr, factors: Sequence[sympy.Basic]) -> sympy.Expr:
     """The seed times some factors, from left to right; 1 is left out, and -1 is a sign."""
 
     def by(product: sympy.Expr, factor: sympy.Basic) -> sympy.Expr:
-        if factor == 1:
+        if is_literal(factor, 1):
             return product
-        return neg(product) if factor == -1 else mul(product, factor)
+        return neg(product) if is_literal(factor, -1) else mul(product, factor)
 
     return reduce(by, factors, seed)
+
+
+def is_literal(body: sympy.Basic, value: int) -> bool:
+    """True for this number, written as an integer or not (to SymPy, 1.0 is not 1).
+
+    >>> is_literal(number(1.0), 1), is_literal(number(1), 1)
+    (True, True)
+    """
+    return bool(body.is_Number) and float(body) == value
 
 
 def _of_divisor(divisor: sympy.Expr, quotient: sympy.Expr, seed: sympy.Expr, found: Contributions) -> None:
@@ -152,7 +173,7 @@ def _logistic(body: sympy.Basic) -> sympy.Expr | None:
     match body:
         case sympy.Add(args=(first, second)):
             for one, other in ((first, second), (second, first)):
-                if one == 1 and isinstance(other, sympy.exp):
+                if is_literal(one, 1) and isinstance(other, sympy.exp):
                     return other.args[0]
     return None
 
@@ -163,22 +184,22 @@ def _inverts(body: sympy.Basic) -> bool:
 
 def _of_power(node: sympy.Pow, seed: sympy.Expr, found: Contributions) -> None:
     base, exponent = node.args
-    if exponent == -1:
+    if is_literal(exponent, -1):
         _of_divisor(base, node, seed, found)
-    elif exponent == sympy.Rational(1, 2):
+    elif exponent == sympy.Rational(1, 2) or is_literal(exponent - sympy.Rational(1, 2), 0):
         _visit(base, div(seed, mul(TWO, node)), found)
     elif not exponent.atoms(Read) and not exponent.free_symbols:
-        if exponent == 0:
+        if is_literal(exponent, 0):
             return
         less = exponent - 1
-        rest = ONE if less == 0 else base if less == 1 else power(base, _literal(less))
+        rest = ONE if is_literal(less, 0) else base if is_literal(less, 1) else power(base, _literal(less))
         _visit(base, times_all(seed, (_literal(exponent), rest)), found)
     else:
         grown = mul(exponent, power(base, sub(exponent, ONE)))
-        _visit(base, Select(_equal(exponent, ZERO), ZERO, mul(seed, grown)), found)
+        _add(found, _chosen(_equal(exponent, ZERO), {}, pull(base, mul(seed, grown))))
         at_zero = sympy.And(_equal(base, ZERO), sympy.Ge(exponent, ZERO, evaluate=False), evaluate=False)
         logarithm = mul(node, FUNCTIONS["log"](base))
-        _visit(exponent, Select(at_zero, ZERO, mul(seed, logarithm)), found)
+        _add(found, _chosen(at_zero, {}, pull(exponent, mul(seed, logarithm))))
 
 
 def _literal(value: sympy.Expr) -> sympy.Expr:
@@ -193,24 +214,25 @@ def _equal(a: sympy.Expr, b: sympy.Expr) -> Relational:
 
 
 def _of_extreme(node: sympy.Basic, seed: sympy.Expr, found: Contributions) -> None:
-    below, at_least = (sympy.Lt, sympy.Ge) if isinstance(node, Maximum) else (sympy.Gt, sympy.Le)
-    no_less = sympy.Le if isinstance(node, Maximum) else sympy.Ge
+    is_maximum = isinstance(node, Maximum)
+    loses, wins = (sympy.Lt, sympy.Ge) if is_maximum else (sympy.Gt, sympy.Le)
     first, second = node.args
     for mine, other in ((first, second), (second, first)):
-        if not mine.atoms(Read):
-            continue
-        if other == 0:
-            _visit(mine, Select(no_less(mine, other, evaluate=False), ZERO, seed), found)
+        own = pull(mine, seed)
+        if other.is_Integer and is_maximum:
+            _add(found, _chosen(sympy.Le(mine, other, evaluate=False), {}, own))
+        elif other.is_Integer:
+            _add(found, _chosen(sympy.Lt(mine, other, evaluate=False), own, {}))
         elif not other.free_symbols:
-            _visit(mine, Select(at_least(mine, other, evaluate=False), seed, ZERO), found)
+            _add(found, _chosen(wins(mine, other, evaluate=False), own, {}))
         else:
-            shared = Select(_equal(mine, other), div(seed, TWO), seed)
-            _visit(mine, Select(below(mine, other, evaluate=False), ZERO, shared), found)
+            tied = _chosen(_equal(mine, other), pull(mine, div(seed, TWO)), own)
+            _add(found, _chosen(loses(mine, other, evaluate=False), {}, tied))
 
 
-def _of_absolute(node: sympy.Expr, x: sympy.Expr, seed: sympy.Expr) -> sympy.Expr:
-    negative = Select(sympy.Lt(x, ZERO, evaluate=False), neg(seed), mul(seed, x))
-    return Select(greater(x, ZERO), seed, negative)
+def _of_absolute(x: sympy.Expr, seed: sympy.Expr, found: Contributions) -> None:
+    negative = _chosen(sympy.Lt(x, ZERO, evaluate=False), pull(x, neg(seed)), {})
+    _add(found, _chosen(greater(x, ZERO), pull(x, seed), negative))
 
 
 # -- functions of one number ------------------------------------------------------------------------------------------
@@ -248,7 +270,6 @@ FUNCTION_RULES: Mapping[type[sympy.Basic], Rule] = {
     sympy.erf: lambda y, x, seed: mul(
         seed, mul(number(2 / math.sqrt(math.pi)), FUNCTIONS["exp"](neg(mul(x, x))))
     ),
-    sympy.Abs: _of_absolute,
     Expm1: lambda y, x, seed: mul(seed, add(y, ONE)),
     Log1p: lambda y, x, seed: div(seed, add(x, ONE)),
     Log2: lambda y, x, seed: div(seed, mul(x, number(math.log(2)))),

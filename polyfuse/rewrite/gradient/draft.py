@@ -37,7 +37,13 @@ class Draft:
         return made
 
     def statement(
-        self, name: str, domain: isl.Set, write: Access, op: str, accesses: Sequence[Access], body: sympy.Basic
+        self,
+        name: str,
+        domain: isl.Set,
+        write: Access,
+        op: str,
+        accesses: Sequence[Access],
+        body: sympy.Basic,
     ) -> Statement:
         """Add a statement, by this name or one like it. Leaves of the body are positions in `accesses`."""
         named = self._named(name)

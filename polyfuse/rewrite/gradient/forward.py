@@ -18,6 +18,7 @@ from polyfuse.ir import Nest, Statement, Tensor
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import add, number, read, substitute
+from polyfuse.ir.tensor import Role
 from polyfuse.ir.tree import Leaf, Loop, Tree, parts, sequence
 from polyfuse.ir.tree import Sequence as Siblings
 from polyfuse.rewrite.gradient.activity import (
@@ -86,10 +87,10 @@ class _Tangents:
             if tensor.name in self.dots or tensor.name not in self.active | set(ends):
                 continue
             if tensor.gather is not None:
-                rows = Tensor.gathered(f"{tensor.name}_dot", self.dots[tensor.gather.table], self.nest.tensor(tensor.gather.index))
-                self.dots[tensor.name] = self.draft.add(rows)
+                table, index = self.dots[tensor.gather.table], self.nest.tensor(tensor.gather.index)
+                self.dots[tensor.name] = self.draft.add(Tensor.gathered(f"{tensor.name}_dot", table, index))
             else:
-                role = "output" if tensor.name in ends else "temporary"
+                role: Role = "output" if tensor.name in ends else "temporary"
                 name = ends.get(tensor.name, f"{tensor.name}_dot")
                 self.dots[tensor.name] = self.draft.tensor(name, tensor.shape, tensor.dtype, role)
 
@@ -170,7 +171,12 @@ class _Tangents:
                 body = self._among(tree.body)
                 added = [name for name in body.names if name not in tree.members]
                 dates = [
-                    (one, tree.date(self._of[one]).set_tuple_id(IN, self.draft.statements[one].domain.get_tuple_id()))
+                    (
+                        one,
+                        tree.date(self._of[one]).set_tuple_id(
+                            IN, self.draft.statements[one].domain.get_tuple_id()
+                        ),
+                    )
                     for one in added
                 ]
                 return replace(tree, dates=(*tree.dates, *dates), body=body)

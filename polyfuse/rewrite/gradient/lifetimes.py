@@ -57,7 +57,9 @@ class Lifetimes:
     def is_last(self, s: Statement) -> bool:
         """True if what a statement writes stays there to the end of the nest."""
         return not any(
-            p.kind == "output" and p.source == s.name and self.nest.statement(p.sink).write.tensor == s.write.tensor
+            p.kind == "output"
+            and p.source == s.name
+            and self.nest.statement(p.sink).write.tensor == s.write.tensor
             for p in self.nest.dependences().pairs
         )
 

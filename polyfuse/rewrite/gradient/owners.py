@@ -51,7 +51,9 @@ def same(domain: isl.Set) -> Instances:
     return Instances(domain, isl.Map.identity(domain.get_space().map_from_set()).intersect_domain(domain))
 
 
-def owned(domain: isl.Set, write: isl.Map, kept: Sequence[int] = (), used: frozenset[str] = frozenset()) -> Instances:
+def owned(
+    domain: isl.Set, write: isl.Map, kept: Sequence[int] = (), used: frozenset[str] = frozenset()
+) -> Instances:
     """Return the instances by the element that they write.
 
     Args:

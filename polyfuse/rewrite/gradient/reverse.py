@@ -4,16 +4,17 @@
                                               S_reset[i]: T_bar[w(i)] = 0                        if T had a value before
     S[i]: T[w(i)] += f(R[r(i)], …)     ->     S_to_R[i]: R_bar[r(i)] += T_bar[w(i)] * df/dR
 
-The theorem (Griewank & Walther, Evaluating Derivatives, section 3). An instance is a map of memory to memory; its adjoint
-applies the transpose of its Jacobian to the adjoint memory. The transpose of a composition is the composition of the
-transposes in reversed order. Updates of one adjoint element by += are a declared reduction, and so may run in any order
-wherever nothing reads the element in between, which `Dependences` says for the result as for any nest.
+The theorem (Griewank & Walther, Evaluating Derivatives, section 3). An instance is a map of memory to memory; its
+adjoint applies the transpose of its Jacobian to the adjoint memory. The transpose of a composition is that of its
+parts in reversed order. Updates of one adjoint element by += are a declared reduction, and so may run in any
+order wherever nothing reads the element in between, which `Dependences` says for the result as for any nest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import islpy as isl
 import sympy
@@ -24,9 +25,17 @@ from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import Read, Select, number, read, substitute
-from polyfuse.ir.tensor import computed_in
-from polyfuse.ir.tree import Leaf, Loop, Sequence as Siblings, Tree, parts, restrict, sequence
-from polyfuse.rewrite.gradient.activity import Names, active, chosen_inputs, chosen_outputs, derived_reads, on_copies
+from polyfuse.ir.tensor import Role, computed_in
+from polyfuse.ir.tree import Leaf, Loop, Tree, date_map, parts, sequence
+from polyfuse.ir.tree import Sequence as Siblings
+from polyfuse.rewrite.gradient.activity import (
+    Names,
+    active,
+    chosen_inputs,
+    chosen_outputs,
+    derived_reads,
+    on_copies,
+)
 from polyfuse.rewrite.gradient.adjoint_bodies import pull
 from polyfuse.rewrite.gradient.assembly import assembled
 from polyfuse.rewrite.gradient.draft import Draft, element, onto
@@ -34,9 +43,12 @@ from polyfuse.rewrite.gradient.lifetimes import Lifetimes, meets
 from polyfuse.rewrite.gradient.owners import Instances, owned, same
 from polyfuse.rewrite.gradient.shares import Share, share_of, with_explicit
 from polyfuse.rewrite.gradient.stored import Stored
-from polyfuse.sets import IN, dim_names, dimension
+from polyfuse.sets import IN, OUT, dim_names, dimension
 
 ZERO = number(0.0)
+
+Unreached = Literal["zero", "error"]
+"""What becomes of the gradient of a tensor that the outputs do not depend on."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +79,14 @@ class Reversed:
 
 
 @proving("the rewrite vjp")
-def vjp(nest: Nest, wrt: Names = None, outputs: Names = None, *, values: bool = False) -> Nest:
+def vjp(
+    nest: Nest,
+    wrt: Names = None,
+    outputs: Names = None,
+    *,
+    values: bool = False,
+    unreached: Unreached = "zero",
+) -> Nest:
     """Return the nest of a vector-Jacobian product: reverse-mode gradients.
 
     for i: y[i] = x[i] * x[i]    ->    for i: x_grad[i] = y_bar[i] * 2.0 * x[i]
@@ -83,26 +102,27 @@ def vjp(nest: Nest, wrt: Names = None, outputs: Names = None, *, values: bool = 
         wrt: Names of inputs, inouts or constants of floating-point numbers; by default all inputs and inouts of them.
         outputs: Names of outputs or inouts; by default all of floating-point numbers.
         values: True returns the values too.
+        unreached: The gradient of a tensor that no derivative connects with the outputs: "zero", or "error".
 
     Returns:
-        The nest. Its cotangents are named y_bar, its gradients x_grad. The gradient of a tensor that no derivative
-        connects with the outputs is 0.
+        The nest. Its cotangents are named y_bar, its gradients x_grad.
 
     Raises:
-        BadArgument: if a name is unknown, or of integers, or no input or output.
+        BadArgument: if a name is unknown, or of integers, or no input or output; or for an unreached tensor.
         IllegalRewrite: if a value that the gradient needs cannot be kept.
     """
-    return reverse(nest, wrt, outputs, values=values).nest
+    return reverse(nest, wrt, outputs, values=values, unreached=unreached).nest
 
 
 @proving("the rewrite grad")
-def grad(nest: Nest, wrt: Names = None, *, values: bool = False) -> Nest:
+def grad(nest: Nest, wrt: Names = None, *, values: bool = False, unreached: Unreached = "zero") -> Nest:
     """Return the nest of the gradient of a scalar: `vjp` with the cotangent 1.
 
     Args:
         nest: A nest with one output of one element.
         wrt: As for `vjp`.
         values: True returns the output's value first.
+        unreached: As for `vjp`.
 
     Returns:
         The nest: it is called with the nest's inputs and returns the gradients in the order of `wrt`.
@@ -119,11 +139,17 @@ def grad(nest: Nest, wrt: Names = None, *, values: bool = False) -> Nest:
             f"grad: expected one output of one element, given {found}: reduce it to a sum or a mean, or use "
             "pf.vjp, which takes a cotangent"
         )
-    return reverse(nest, wrt, outputs, values=values, seeded=True).nest
+    return reverse(nest, wrt, outputs, values=values, seeded=True, unreached=unreached).nest
 
 
 def reverse(
-    nest: Nest, wrt: Names = None, outputs: Names = None, *, values: bool = False, seeded: bool = False
+    nest: Nest,
+    wrt: Names = None,
+    outputs: Names = None,
+    *,
+    values: bool = False,
+    seeded: bool = False,
+    unreached: Unreached = "zero",
 ) -> Reversed:
     """`vjp` with what was done: names of cotangents and gradients, stored values, zero gradients.
 
@@ -133,6 +159,7 @@ def reverse(
         outputs: As for `vjp`.
         values: As for `vjp`.
         seeded: True takes 1 for the cotangents.
+        unreached: As for `vjp`.
 
     Returns:
         The nest and its names.
@@ -144,7 +171,15 @@ def reverse(
     call = "grad" if seeded else "vjp"
     nest_given(call, nest)
     by, of = chosen_inputs(call, nest, wrt), chosen_outputs(call, nest, outputs)
-    return _Reversal(nest, by, of, values, seeded).done()
+    if unreached not in get_args(Unreached):
+        raise BadArgument(f"{call}: unreached is {unreached!r}, expected 'zero' or 'error'")
+    found = _Reversal(nest, by, of, values, seeded).done()
+    if unreached == "error" and found.zero:
+        raise BadArgument(
+            f"{call}: no derivative connects {', '.join(found.zero)} with {', '.join(of)}: leave "
+            f"{'it' if len(found.zero) == 1 else 'them'} out of wrt, or take unreached='zero'"
+        )
+    return found
 
 
 @dataclass(frozen=True)
@@ -159,36 +194,46 @@ class _Contribution:
         return self.statement.reads[self.position]
 
 
-@dataclass
 class _Reversal:
-    """One reversal: the adjoint statements as they are made."""
+    """One reversal: the adjoint tensors and statements as they are made.
 
-    given: Nest
-    wrt: tuple[str, ...]
-    outputs: tuple[str, ...]
-    values: bool
-    seeded: bool
-    instances: dict[str, tuple[str, Instances]] = field(default_factory=dict)
+    Attributes:
+        nest: The nest to reverse, on copies of its inouts.
+        last: The tensor with the last value of each output.
+        active: The tensors that have adjoints.
+        bars: The adjoint of each, by name.
+        first: For each adjoint that begins at 0, the part of the order whose adjoint adds to it first; -1: none does.
+        assigned: Reads (statement, position) whose term is the first to reach each element of the adjoint.
+        origins: For each adjoint statement, the statement that it is of, and its instances.
+        sunk: Terms that wait until the loops around them are done.
+    """
 
-    def done(self) -> Reversed:
-        """Write the adjoints, then keep the statements that they need."""
-        copied, self.last = on_copies(self.given)
+    def __init__(
+        self, given: Nest, wrt: tuple[str, ...], outputs: tuple[str, ...], values: bool, seeded: bool
+    ) -> None:
+        copied, self.last = on_copies(given)
         self.nest = with_explicit(copied)
+        self.wrt, self.outputs, self.values, self.seeded = wrt, outputs, values, seeded
         self.draft = Draft(self.nest)
         self.lives = Lifetimes(self.nest)
         self.stored = Stored(self.nest, self.draft, self.lives)
-        last = [self.last[name] for name in self.outputs]
-        self.active = active(self.nest, self.wrt, last)
+        self.active = active(self.nest, wrt, [self.last[name] for name in outputs])
         self.bars: dict[str, str] = {}
-        cotangents, copies = self._cotangents()
+        self.first: dict[str, int] = {}
+        self.assigned: set[tuple[str, int]] = set()
+        self.origins: dict[str, tuple[str, Instances]] = {}
+        self.sunk: list[Tree] = []
+
+    def done(self) -> Reversed:
+        """Write the adjoints, then keep the statements that they need."""
+        cotangents, backward = self._cotangents()
         self._adjoints()
-        backward: list[Tree] = list(copies)
-        for number_, part in reversed(list(enumerate(parts(self.nest.order)))):
-            backward += self._zeros(number_)
+        for position, part in reversed(list(enumerate(parts(self.nest.order)))):
+            backward += self._zeros(position)
             tree = self._backward(part, ())
             backward += [tree] if tree is not None else []
-            backward += self._sunk
-            self._sunk = []
+            backward += self.sunk
+            self.sunk = []
         backward += self._gathers()
         gradients, ends = self._gradients()
         return self._assembled(cotangents, gradients, (*backward, *ends))
@@ -212,37 +257,36 @@ class _Reversal:
                 bar = self.draft.tensor(f"{output}_sum", tensor.shape, computed_in(tensor.dtype), "temporary")
                 source = [] if self.seeded else [element(domain, named[output])]
                 body = number(1.0) if self.seeded else read(0)
-                begin.append(self._alone(f"begin_{output}", domain, element(domain, bar.name), "=", source, body))
+                begin.append(
+                    self._alone(f"begin_{output}", domain, element(domain, bar.name), "=", source, body)
+                )
                 self.bars[tensor.name] = bar.name
             else:
                 self.bars[tensor.name] = named[output]
         return named, begin
 
     def _adjoints(self) -> None:
-        """A tensor for each adjoint, and where its first contribution assigns instead of adding."""
-        self.begun = set(self.bars)
-        for tensor in self.nest.tensors:
-            if tensor.name in self.active and tensor.name not in self.bars:
-                direct = tensor.name in self.wrt and not tensor.is_half
-                name = f"{tensor.name}_grad" if direct else f"{tensor.name}_bar"
-                role = "output" if direct else "temporary"
-                self.bars[tensor.name] = self.draft.tensor(name, tensor.shape, computed_in(tensor.dtype), role).name
-        self._sunk: list[Tree] = []
-        self.first: dict[str, int] = {}
-        self.assigned: set[tuple[str, int]] = set()
-        order = list(enumerate(parts(self.nest.order)))
-        gathered = {t.gather.table for t in self.nest.with_role("gathered") if t.gather and t.name in self.active}
-        for name in [name for name in self.bars if name not in self.begun]:
-            for part_number, part in reversed(order):
-                found = [c for s in part.names for c in self._contributions(self.nest.statement(s), name)]
-                if found:
-                    self.first[name] = part_number
-                    if len(found) == 1 and self._assigns(found[0], name):
-                        self.assigned.add((found[0].statement.name, found[0].position))
+        """A tensor for each adjoint, and where its first term assigns instead of adding."""
+        fresh = [t for t in self.nest.tensors if t.name in self.active and t.name not in self.bars]
+        for tensor in fresh:
+            direct = tensor.name in self.wrt and not tensor.is_half
+            name = f"{tensor.name}_grad" if direct else f"{tensor.name}_bar"
+            role: Role = "output" if direct else "temporary"
+            made = self.draft.tensor(name, tensor.shape, computed_in(tensor.dtype), role)
+            self.bars[tensor.name] = made.name
+        backwards = list(reversed(list(enumerate(parts(self.nest.order)))))
+        for tensor in fresh:
+            for position, part in backwards:
+                statements = map(self.nest.statement, part.names)
+                terms = [one for s in statements for one in self._contributions(s, tensor.name)]
+                if len(terms) == 1 and self._assigns(terms[0], tensor.name):
+                    self.assigned.add((terms[0].statement.name, terms[0].position))
+                elif terms:
+                    self.first[tensor.name] = position
+                if terms:
                     break
             else:
-                self.first[name] = -1
-        self.only_gathered = {name for name in gathered if self.first.get(name) == -1}
+                self.first[tensor.name] = -1
 
     def _contributions(self, s: Statement, tensor: str | None = None) -> list[_Contribution]:
         if s.write.tensor not in self.active:
@@ -262,14 +306,9 @@ class _Reversal:
     def _zeros(self, part: int) -> list[Tree]:
         """Adjoints whose first contributions are in a part begin at 0 before it."""
         found: list[Tree] = []
-        direct = {
-            _Contribution(self.nest.statement(name), position).access.tensor for name, position in self.assigned
-        }
         for name, first in self.first.items():
-            if first == part and name not in direct:
-                tensor = self.nest.tensor(name)
-                domain = self.draft.elements(tensor)
-                bar = self.bars[name]
+            if first == part:
+                domain, bar = self.draft.elements(self.nest.tensor(name)), self.bars[name]
                 found.append(self._alone(f"zero_{bar}", domain, element(domain, bar), "=", [], ZERO))
         return found
 
@@ -300,7 +339,7 @@ class _Reversal:
         """The loop's values, counted backwards."""
         found = []
         for name in body.names:
-            source, instances = self.instances[name]
+            source, instances = self.origins[name]
             date = instances.date(loop.date(source)).neg()
             found.append((name, date.set_tuple_id(IN, self.draft.statements[name].domain.get_tuple_id())))
         return tuple(found)
@@ -309,7 +348,7 @@ class _Reversal:
         return s.write.tensor in self.active and self.lives.resets(s)
 
     def _free(self, s: Statement, outer: tuple[Loop, ...]) -> list[Tree] | None:
-        """A statement alone in its loops, whose instances do not depend on each other: its adjoints apart, by owners."""
+        """The adjoints of a statement alone in its loops: each in its own loops, by owners; None if order matters."""
         kept = [d for d in range(len(s.dims)) if any(self._is_loop_of(loop, s, d) for loop in outer)]
         share = None if s.op in ("=", "+=") else share_of(s, self.nest, self.draft)
         if self._overwrites_itself(s, outer):
@@ -332,9 +371,9 @@ class _Reversal:
             )
             self._record(s, made, here)
             if sinks:
-                self._sunk.append(own_loops(made))
+                self.sunk.append(own_loops(made))
             else:
-                found.append(_inner_loops(made, 0 if sinks else len(kept)))
+                found.append(_inner_loops(made, len(kept)))
         if self._ends(s):
             here = same(self.nest.domains[s.name])
             made = self._reset(s)
@@ -355,7 +394,7 @@ class _Reversal:
 
     def _record(self, s: Statement, made: Statement, here: Instances) -> None:
         origin = here.origin.set_tuple_name(IN, made.name)
-        self.instances[made.name] = (s.name, Instances(made.domain, origin))
+        self.origins[made.name] = (s.name, Instances(made.domain, origin))
 
     @staticmethod
     def _is_loop_of(loop: Loop, s: Statement, d: int) -> bool:
@@ -370,7 +409,9 @@ class _Reversal:
         if one.access.tensor in written or not self.lives.settled(s.write.tensor):
             return False
         return all(
-            a.tensor in self.draft.tensors or self.lives.survives(s.name, a.tensor) for a in accesses if a is not None
+            a.tensor in self.draft.tensors or self.lives.survives(s.name, a.tensor)
+            for a in accesses
+            if a is not None
         )
 
     def _term(self, s: Statement, position: int, share: Share | None) -> tuple[list[Access], sympy.Basic]:
@@ -398,10 +439,11 @@ class _Reversal:
         made: list[Statement] = []
         shared = any(meets(s, c.access.map, s.write.map) for c in own)
         if shared:
-            value = self.draft.tensor(f"{s.name}_seed", (), computed_in(self.nest.tensor(s.write.tensor).dtype), "temporary")
-            nowhere = Access(value.name, isl.Map.from_domain_and_range(s.domain, isl.Set(f"{{ {value.name}[] }}")).gist_domain(s.domain))
-            made.append(self.draft.statement(f"{s.name}_take", s.domain, nowhere, "=", [target], read(0)))
-            seed = nowhere
+            dtype = computed_in(self.nest.tensor(s.write.tensor).dtype)
+            value = self.draft.tensor(f"{s.name}_seed", (), dtype, "temporary").name
+            everywhere = isl.Set.universe(s.domain.get_space())
+            seed = Access(value, date_map(everywhere, []).set_tuple_name(OUT, value))
+            made.append(self.draft.statement(f"{s.name}_take", s.domain, seed, "=", [target], read(0)))
         else:
             seed = target
         reset = self._ends(s) or (s.op == "=" and shared)
@@ -412,7 +454,9 @@ class _Reversal:
             accesses, body = self._term(s, one.position, None)
             accesses[len(s.reads)] = seed
             bar = onto(one.access, self.bars[one.access.tensor])
-            made.append(self.draft.statement(f"{s.name}_to_{one.access.tensor}", s.domain, bar, op, accesses, body))
+            made.append(
+                self.draft.statement(f"{s.name}_to_{one.access.tensor}", s.domain, bar, op, accesses, body)
+            )
         if reset and not shared:
             made.append(self._reset(s))
         for one_made in made:
@@ -420,7 +464,13 @@ class _Reversal:
         return sequence(tuple(Leaf(one.name) for one in made)) if made else None
 
     def _alone(
-        self, name: str, domain: isl.Set, write: Access, op: str, accesses: Sequence[Access], body: sympy.Basic
+        self,
+        name: str,
+        domain: isl.Set,
+        write: Access,
+        op: str,
+        accesses: Sequence[Access],
+        body: sympy.Basic,
     ) -> Tree:
         return own_loops(self.draft.statement(name, domain, write, op, accesses, body))
 

@@ -162,18 +162,8 @@ def _places(s: Statement) -> tuple[sympy.Expr, int] | None:
 
 def _are_windows(s: Statement, kept: list[int], inner: list[int]) -> bool:
     """True if a subscript or a bound mixes dimensions of the result with others."""
-    for access in s.reads:
-        parts = access.subscripts()
-        for o in range(access.map.dim(OUT)):
-            function = parts.get_pw_aff(o)
-            if _mixes(lambda d, function=function: function.involves_dims(IN, d, 1), kept, inner):
-                return True
-    for piece in s.domain.get_basic_sets():
-        for constraint in piece.get_constraints():
-            if _mixes(lambda d, constraint=constraint: constraint.involves_dims(SET, d, 1), kept, inner):
-                return True
-    return False
-
-
-def _mixes(involves: Callable[[int], bool], kept: list[int], inner: list[int]) -> bool:
-    return any(map(involves, kept)) and any(map(involves, inner))
+    subscripts = [access.subscripts().get_pw_aff(o) for access in s.reads for o in range(access.map.dim(OUT))]
+    bounds = [one for piece in s.domain.get_basic_sets() for one in piece.get_constraints()]
+    used = [[d for d in (*kept, *inner) if one.involves_dims(IN, d, 1)] for one in subscripts]
+    used += [[d for d in (*kept, *inner) if one.involves_dims(SET, d, 1)] for one in bounds]
+    return any(set(dims) & set(kept) and set(dims) & set(inner) for dims in used)

@@ -18,7 +18,8 @@ import sympy
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.scalar import read, reads_in
 from polyfuse.ir.sizes import extent_text
-from polyfuse.ir.tree import Leaf, Loop, Sequence as Siblings, Tree, date_map, sequence
+from polyfuse.ir.tree import Leaf, Loop, Tree, date_map, sequence
+from polyfuse.ir.tree import Sequence as Siblings
 from polyfuse.rewrite.gradient.draft import Draft
 from polyfuse.rewrite.gradient.lifetimes import Lifetimes
 from polyfuse.rewrite.refusal import check_legal, refused
@@ -62,7 +63,7 @@ class Stored:
         for d, name in enumerate(s.dims):
             start, extent = self._range(domain, d)
             if extent is None:
-                why = f"{tensor.name} is overwritten after {s.name} reads it, and loop {name} has no extent in the sizes"
+                why = f"{s.name} reads {tensor.name} before it is overwritten, and loop {name} has no extent in sizes"
                 check_legal(refused(f"vjp of {self.nest.name}", why, "sizes as numbers (`with_sizes`)"))
                 raise AssertionError("refused")
             shape.append(extent)
@@ -71,7 +72,9 @@ class Stored:
         made = self.draft.tensor(f"{s.name}_{tensor.name}", tuple(shape), tensor.dtype, "temporary")
         everywhere = isl.Set.universe(s.domain.get_space())
         access = Access(made.name, date_map(everywhere, places).set_tuple_name(OUT, made.name))
-        copy = self.draft.statement(f"{s.name}_keep_{tensor.name}", s.domain, access, "=", [s.reads[k]], read(0))
+        copy = self.draft.statement(
+            f"{s.name}_keep_{tensor.name}", s.domain, access, "=", [s.reads[k]], read(0)
+        )
         return Kept(copy, access)
 
     def _range(self, domain: isl.Set, d: int) -> tuple[int, int | str | None]:

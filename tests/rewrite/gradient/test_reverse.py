@@ -1,0 +1,273 @@
+"""Reverse and forward mode agree with central differences: layers, recurrences, loops in place; and what is refused."""
+
+# ruff: noqa: F821, B007
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from papers.polybench import KERNELS
+from polyfuse import nn
+from polyfuse.ir import Nest
+from polyfuse.rewrite import reverse
+from tests.support.gradients import agrees, drawn
+
+
+def given(name: str, *shape: int) -> nn.Value:
+    return nn.input(name, shape, "float64")
+
+
+def convolution(rank: int, **options: Any) -> Nest:
+    groups = options.get("groups", 1)
+    image = given("x", 2, 4, *(7, 6, 5)[:rank])
+    weights = given("w", 4, 4 // groups, *(3, 2, 3)[:rank])
+    layer = (nn.conv1d, nn.conv2d, nn.conv3d)[rank - 1]
+    return nn.lower(layer(image, weights, given("b", 4), **options))
+
+
+def pooled(layer: Callable[..., nn.Value], *options: Any, **named: Any) -> Callable[[], Nest]:
+    return lambda: nn.lower(layer(given("x", 2, 2, 7, 6), *options, **named))
+
+
+def attention() -> Nest:
+    q, k, v = (given(name, 2, 5, 4) for name in "qkv")
+    return nn.lower(nn.matmul(nn.softmax(nn.matmul(q, nn.transpose(k)) * 0.5), v))
+
+
+def recurrent(layer: Callable[..., Any], gates: int) -> Callable[[], Nest]:
+    def made() -> Nest:
+        x, w, u = given("x", 4, 2, 3), given("w", gates * 2, 3), given("u", gates * 2, 2)
+        return nn.lower(layer(x, w, u, given("b", gates * 2), given("bu", gates * 2)))
+
+    return made
+
+
+X, Y = given("x", 3, 4), given("y", 3, 4)
+
+LAYERS: dict[str, Callable[[], Nest]] = {
+    "linear": lambda: nn.lower(nn.relu(nn.linear(given("x", 2, 3, 4), given("w", 4, 5), given("b", 5)))),
+    "residual": lambda: nn.lower(nn.tanh(X) + X * Y + nn.exp(Y)),
+    "several outputs": lambda: nn.lower((nn.exp(X), nn.exp(X) * Y)),
+    "softmax": lambda: nn.lower(nn.softmax(X)),
+    "log_softmax": lambda: nn.lower(nn.log_softmax(X)),
+    "layer_norm": lambda: nn.lower(nn.layer_norm(X, 4, given("g", 4), given("b", 4))),
+    "rms_norm": lambda: nn.lower(nn.rms_norm(X, 4, given("g", 4))),
+    "group_norm": lambda: nn.lower(nn.group_norm(given("x", 2, 4, 3), 2, given("g", 4), given("b", 4))),
+    "prod": lambda: nn.lower(nn.prod(X, axis=1)),
+    "max": lambda: nn.lower(nn.max(X, axis=1)),
+    "min": lambda: nn.lower(nn.min(X, axis=0)),
+    "std": lambda: nn.lower(nn.std(X, axis=1)),
+    "logsumexp": lambda: nn.lower(nn.logsumexp(X, axis=1)),
+    "cumprod": lambda: nn.lower(nn.cumprod(X, 1)),
+    "conv1d": lambda: convolution(1, padding=1),
+    "conv2d": lambda: convolution(2, stride=2, padding=1),
+    "conv2d dilated, in groups": lambda: convolution(2, dilation=2, padding=2, groups=2),
+    "depthwise": lambda: convolution(2, groups=4, padding=1),
+    "conv3d": lambda: convolution(3, stride=(1, 2, 2)),
+    "conv_transpose": lambda: nn.lower(
+        nn.conv_transpose(given("x", 2, 4, 4, 3), given("w", 4, 3, 3, 3), given("b", 3), stride=2, padding=1)
+    ),
+    "max_pool": pooled(nn.max_pool, 3, stride=2, padding=1),
+    "avg_pool": pooled(nn.avg_pool, 2),
+    "adaptive_avg_pool": pooled(nn.adaptive_avg_pool, (3, 4)),
+    "adaptive_max_pool": pooled(nn.adaptive_max_pool, (3, 4)),
+    "attention": attention,
+    "views": lambda: nn.lower(nn.flip(nn.pad(nn.transpose(nn.reshape(X, (2, 6))), [1, 1]), 0) * 2.0),
+    "overlapping views": lambda: nn.lower(nn.narrow(X, 1, 1, 2) * nn.narrow(X, 1, 2, 2)),
+    "concat": lambda: nn.lower(nn.concat([X, Y * 2.0], 1)),
+    "unfold": lambda: nn.lower(nn.unfold(X, 1, 2)),
+    "embedding": lambda: nn.lower(nn.embedding(nn.input("i", (2, 3), "int64"), given("t", 3, 4))),
+    "lstm": recurrent(nn.lstm, 4),
+    "gru": recurrent(nn.gru, 3),
+    "rnn": recurrent(nn.rnn, 1),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers(name: str) -> None:
+    assert not agrees(LAYERS[name]()).stored
+
+
+SELECTED = ("cholesky", "durbin", "gramschmidt", "jacobi-1d", "lu", "seidel-2d", "trmm")
+"""Triangles, scalars that are used again, reductions in loops, and stencils in place."""
+
+
+@pytest.mark.parametrize("name", SELECTED)
+def test_polybench(name: str) -> None:
+    kernel = KERNELS[name]
+    sizes = {size: 3 + extent % 5 + (2 if size == "M" else 0) for size, extent in kernel.mini.items()}
+    arrays = kernel.inputs(sizes, np.random.default_rng(4))
+    known = {t.name for t in kernel.nest.inputs}
+    agrees(
+        kernel.nest,
+        {size: extent for size, extent in sizes.items() if size in kernel.nest.params},
+        given={array: np.asarray(value) for array, value in arrays.items() if array in known},
+        tolerance=1e-5,
+    )
+
+
+@pf.nest
+def running_maximum(x: "f64[N]", y: "f64[N]"):
+    m = -1.0
+    for i in range(N):
+        m = max(m, x[i])
+        y[i] = m * x[i]
+
+
+@pf.nest
+def in_place(x: "f64[N]", a: "f64[N, N]"):
+    for t in range(2):
+        for i in range(0, N, 2):
+            for j in range(i):
+                x[i] = x[i] * a[i, j] + a[j, i] * x[j] * x[i]
+
+
+@pf.nest
+def last_one_wins(x: "f64[N, N]", s: "f64[N]"):
+    for i in range(N):
+        for j in range(N):
+            s[i] = x[i, j] * x[i, j]
+
+
+@pytest.mark.parametrize("nest", [running_maximum, in_place, last_one_wins], ids=lambda nest: nest.name)
+def test_loops(nest: Nest) -> None:
+    found = agrees(nest, {"N": 5})
+    assert bool(found.stored) is (nest.name != "last_one_wins")
+
+
+def test_values_that_are_overwritten_are_kept() -> None:
+    found = reverse(in_place.with_sizes({"N": 6}))
+    assert found.stored[0] == (
+        "x_now is overwritten after S0 reads it: kept in temporary S0_x_now: float64[2, 5, 4]"
+    )
+
+
+def test_a_product_has_products_as_gradients() -> None:
+    nest = pf.vjp(nn.lower(nn.matmul(given("x", 3, 4), given("w", 4, 2))))
+    lines = [line.strip() for line in str(nest).splitlines() if "+=" in line]
+    assert lines == [
+        "mac0_to_x: x_grad[i, k] += out_bar[i, j] * w[k, j]",
+        "mac0_to_w: w_grad[k, j] += out_bar[i, j] * x[i, k]",
+    ]
+
+
+def test_each_pixel_is_owned_by_one_iteration() -> None:
+    nest = pf.vjp(nn.lower(nn.conv1d(given("x", 1, 2, 8), given("w", 3, 2, 3), padding=1)), "x")
+    owner = nest.statement("mac0_to_x")
+    assert str(owner.write) == "x_grad[0, l, e2]"
+    assert owner.dims == ("l", "e2", "j", "m")  # a channel and a pixel, then filters and the window
+
+
+def test_a_compiled_gradient_takes_inputs_then_cotangents() -> None:
+    nest = nn.lower((nn.linear(X, given("w", 4, 2)), nn.exp(X)))
+    x, w, first, second = (np.random.default_rng(1).normal(size=s) for s in ((3, 4), (4, 2), (3, 2), (3, 4)))
+    by_w, by_x = pf.compile(pf.vjp(nest, wrt=("w", "x"), outputs=("out1", "out0")), target="cpu")(
+        x, w, second, first
+    )
+    np.testing.assert_allclose(by_w, x.T @ first, rtol=1e-12)
+    np.testing.assert_allclose(by_x, first @ w.T + second * np.exp(x), rtol=1e-12)
+
+
+def test_a_compiled_gradient_of_loops() -> None:
+    nest = pf.vjp(in_place).with_sizes({"N": 6})
+    given = drawn(nest, {"N": 6})
+    found = pf.compile(nest, target="cpu")(*(given[t.name] for t in nest.inputs))
+    expected = pf.interpret(nest, given)
+    for result, tensor in zip(found, nest.results, strict=True):
+        np.testing.assert_allclose(result, expected[tensor.name], rtol=1e-12)
+
+
+def test_an_inout_keeps_its_value() -> None:
+    nest = pf.vjp(in_place, "x", values=True)
+    x, a, seed = np.ones(4), np.full((4, 4), 0.5), np.ones(4)
+    found = pf.interpret(nest, [x, a, seed])
+    assert [t.name for t in nest.results] == ["x_now", "x_grad"]
+    np.testing.assert_array_equal(x, np.ones(4))
+    np.testing.assert_array_equal(found["x_now"], pf.interpret(in_place, [x, a])["x"])
+
+
+def test_grad_of_a_scalar_needs_no_cotangent() -> None:
+    loss = nn.lower(nn.sum(nn.square(X)))
+    nest = pf.grad(loss, values=True)
+    x = np.arange(12.0).reshape(3, 4)
+    value, gradient = pf.interpret(nest, [x]).values()
+    assert value == (x * x).sum()
+    np.testing.assert_array_equal(gradient, 2 * x)
+    with pytest.raises(
+        pf.BadArgument, match=r"expected one output of one element, given output out: float64\[3, 4\]"
+    ):
+        pf.grad(nn.lower(nn.exp(X)))
+
+
+def test_second_derivatives() -> None:
+    loss = nn.lower(nn.sum(nn.tanh(X) * X))
+    agrees(pf.grad(loss))
+    agrees(pf.vjp(nn.lower(nn.softmax(X))))
+
+
+def test_halves_have_gradients_in_float32() -> None:
+    nest = pf.vjp(nn.lower(nn.linear(nn.input("x", (3, 4), "float16"), nn.input("w", (4, 2), "float16"))))
+    assert {t.dtype for t in nest.with_role("temporary")} == {"float32"}
+    rng = np.random.default_rng(2)
+    x, w, seed = (rng.integers(-3, 3, shape).astype("float16") for shape in ((3, 4), (4, 2), (3, 2)))
+    found = pf.interpret(nest, [x, w, seed])
+    np.testing.assert_array_equal(found["x_grad"], seed @ w.T)
+    assert found["x_grad"].dtype == np.float16
+
+
+def test_equal_values_share_a_maximum_as_in_torch() -> None:
+    def gradient(value: nn.Value, x: np.ndarray[Any, Any]) -> list[float]:
+        nest = pf.vjp(nn.lower(value))
+        ones = np.ones(nest.inputs[1].shape)
+        return list(pf.interpret(nest, [x, ones])["x_grad"].ravel())
+
+    ties = np.array([[2.0, 1.0, 2.0, 0.0]])
+    assert gradient(nn.max(given("x", 1, 4), axis=1), ties) == [0.5, 0, 0.5, 0]  # torch.amax
+    assert gradient(nn.max_pool(given("x", 1, 1, 4), 3, stride=1), ties[None]) == [1, 0, 1, 0]  # the first
+    zeros = np.array([[0.0, 2, 3, 4], [0, 0, 3, 4], [1, 2, 3, 4]])
+    assert gradient(nn.prod(X, axis=1), zeros) == [24, 0, 0, 0, 0, 0, 0, 0, 24, 12, 8, 6]
+
+
+def test_what_the_outputs_do_not_depend_on_has_gradient_0() -> None:
+    nest = nn.lower((nn.exp(X), nn.exp(Y)))
+    found = reverse(nest, outputs="out0")
+    assert found.zero == ("y",)
+    assert not pf.interpret(found.nest, [np.ones((3, 4))] * 3)["y_grad"].any()
+    with pytest.raises(pf.BadArgument, match="no derivative connects y with out0: leave it out of wrt"):
+        pf.vjp(nest, outputs="out0", unreached="error")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"wrt": "z"}, "wrt has 'z', which is no tensor of graph; expected names of t"),
+        ({"wrt": "i"}, r"wrt has input i: int64\[2\]: integers have no derivative"),
+        ({"wrt": "out"}, "it is not an input or a constant"),
+        ({"outputs": "t"}, "it is not an output; expected names of out"),
+        ({"wrt": ()}, "wrt is empty: there is nothing to differentiate"),
+        ({"wrt": ("t", "t")}, "wrt names a tensor twice: t, t"),
+        ({"unreached": "nan"}, "unreached is 'nan', expected 'zero' or 'error'"),
+    ],
+)
+def test_bad_arguments(options: dict[str, Any], message: str) -> None:
+    nest = nn.lower(nn.embedding(nn.input("i", (2,), "int64"), given("t", 3, 4)))
+    with pytest.raises(pf.BadArgument, match=message):
+        pf.vjp(nest, **options)
+
+
+def test_integers_have_no_gradient() -> None:
+    with pytest.raises(pf.BadArgument, match=r"vjp: wrt is empty.*the nest has none"):
+        pf.vjp(KERNELS["floyd-warshall"].nest)
+
+
+@pytest.mark.parametrize("name", ["linear", "softmax", "conv2d"])
+def test_on_a_gpu_in_lockstep(name: str) -> None:
+    nest = pf.vjp(LAYERS[name]())
+    given = drawn(nest, {})
+    found = pf.compile(nest, target="cuda", device="lockstep")(*(given[t.name] for t in nest.inputs))
+    results = found if isinstance(found, tuple) else (found,)
+    for result, expected in zip(results, pf.interpret(nest, given).values(), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-10, atol=1e-10)
