@@ -23,6 +23,7 @@ from polyfuse.ir.gather import rows_of
 from polyfuse.ir.precision import PRECISIONS, Math
 from polyfuse.ir.tensor import HALVES
 from polyfuse.rewrite import bilinear
+from polyfuse.rewrite.gradient import vjp
 from polyfuse.runtime.samples import drawn, roundings
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.promote.promoted_values import moving_axes
@@ -73,6 +74,11 @@ def dense(
     for number, (size, after) in enumerate(pairwise(sizes)):
         layers += [nn.Linear(size, after, bias=bias, seed=number, dtype=dtype), activation()]
     return nn.lower(nn.Sequential(*layers), batch=batch)
+
+
+def gradients(nest: Nest) -> Nest:
+    """The gradients of a model by its input and its weights."""
+    return vjp(nest, [t.name for t in nest.with_role("input", "constant")])
 
 
 def by_strassen(*sizes: int, batch: int) -> Nest:
@@ -266,6 +272,14 @@ CASES: tuple[Case, ...] = (
     Case("maximum of 65 × 99 in two passes", lambda: reduction(nn.max, 65, 99)),
     Case("variance over rows", lambda: reduction(lambda x: nn.var(x, -1), 9, 33)),
     Case("log sum exp", lambda: reduction(lambda x: nn.logsumexp(x, 0), 33, 9)),
+    Case("gradients of 2 dense layers", lambda: gradients(dense(17, 21, 13, batch=11))),
+    Case("gradients of a softmax", lambda: gradients(pointwise(nn.Softmax(), features=37))),
+    Case("gradients of a layer norm", lambda: gradients(nn.lower(nn.LayerNorm(25), batch=7))),
+    Case(
+        "gradients of a convolution, stride 2",
+        lambda: gradients(images(nn.Conv2d(3, 5, 3, stride=2, padding=1))),
+    ),
+    Case("gradients of an RNN", lambda: gradients(recurrent(nn.RNN(5, 9)))),
     Case("convolution + ReLU", lambda: images(nn.Conv2d(3, 5, 3, padding="same"), nn.ReLU())),
     Case(
         "convolution in register tiles, padded",

@@ -12,6 +12,8 @@ from polyfuse.ir.scalar import read
 from polyfuse.ir.tree import sequence
 from polyfuse.rewrite.gradient.adjoint_bodies import pull
 from polyfuse.rewrite.gradient.draft import Draft, element, onto
+from polyfuse.rewrite.gradient.lifetimes import Lifetimes
+from polyfuse.rewrite.gradient.shifts import still
 
 GIVEN = ("input", "inout", "constant")
 
@@ -99,11 +101,16 @@ def derived_reads(s: Statement) -> tuple[int, ...]:
 
 
 def active(nest: Nest, wrt: Iterable[str], outputs: Iterable[str]) -> frozenset[str]:
-    """The tensors that depend on `wrt` and that `outputs` depend on, through derivatives."""
+    """The tensors that depend on `wrt` and that `outputs` depend on, through derivatives.
+
+    A maximum that is subtracted to no effect is not among them.
+    """
+    outputs = tuple(outputs)
+    passive = still(nest, outputs, Lifetimes(nest))
     edges = [(s.reads[k].tensor, s.write.tensor) for s in nest.statements for k in derived_reads(s)]
     edges += [(t.gather.table, t.name) for t in nest.with_role("gathered") if t.gather is not None]
     floats = {t.name for t in nest.tensors if t.dtype.startswith(("float", "bfloat"))}
-    edges = [(a, b) for a, b in edges if a in floats and b in floats]
+    edges = [(a, b) for a, b in edges if a in floats and b in floats and b not in passive]
     return _reached(wrt, edges) & _reached(outputs, [(b, a) for a, b in edges])
 
 
