@@ -70,7 +70,7 @@ def pull(body: sympy.Basic, seed: sympy.Expr) -> Contributions:
 
     >>> from polyfuse.ir.scalar import read
     >>> pull(mul(read(0), read(1)), read(2))
-    {read0: read2*read1, read1: read2*read0}
+    {read0: read1*read2, read1: read0*read2}
     """
     found: Contributions = {}
     _visit(body, seed, found)

@@ -360,20 +360,20 @@ class _Reversal:
             used = frozenset(symbol.name for symbol in body.free_symbols if not isinstance(symbol, Read))
             target = onto(one.access, self.bars[one.access.tensor])
             sinks = bool(outer) and op == "+=" and self._sinks(s, one, accesses)
-            here = owned(self.nest.domains[s.name], target.map, () if sinks else kept, used)
-            made = self.draft.statement(
-                f"{s.name}_to_{one.access.tensor}",
-                here.domain.gist_params(self.nest.context),
-                here.access(target),
-                op,
-                [here.access(a) for a in accesses],
-                body,
-            )
-            self._record(s, made, here)
-            if sinks:
-                self.sunk.append(own_loops(made))
-            else:
-                found.append(_inner_loops(made, len(kept)))
+            for here in owned(self.nest.domains[s.name], target.map, () if sinks else kept, used):
+                made = self.draft.statement(
+                    f"{s.name}_to_{one.access.tensor}",
+                    here.domain.gist_params(self.nest.context),
+                    here.access(target),
+                    op,
+                    [here.access(a) for a in accesses],
+                    body,
+                )
+                self._record(s, made, here)
+                if sinks:
+                    self.sunk.append(own_loops(made))
+                else:
+                    found.append(_inner_loops(made, len(kept)))
         if self._ends(s):
             here = same(self.nest.domains[s.name])
             made = self._reset(s)

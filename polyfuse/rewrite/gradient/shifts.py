@@ -2,9 +2,9 @@
 
     m[i] max= x[i, j];  e[i, j] = exp(x[i, j] - m[i]);  s[i] += e[i, j];  p[i, j] = e[i, j] / s[i]
 
-The theorem. Add d[i] to each m[i]. Then e is exp(-d[i]) times what it was, and so is s; p is what it was, for every d.
-So dp/dm is 0, and no derivative passes through the maximum. A value that changes by a factor exp(a * d) has scale a, one
-that changes by b * d has shift b:
+The theorem. Add d[i] to each m[i]. Then e is exp(-d[i]) times what it was, and so is s; p is what it was, for every
+d. So dp/dm is 0, and no derivative passes through the maximum. A value that changes by a factor exp(a * d) has scale a,
+one that changes by b * d has shift b:
 
     m: shift 1        u + v: shifts add, equal scales stay         u * v: scales add         u ** n: scale n * a
     exp(u): its shift becomes its scale      log(u): its scale becomes its shift             sum of u: its scale
@@ -36,6 +36,7 @@ class Change:
 
     @property
     def is_none(self) -> bool:
+        """True if the value stays."""
         return self.scale == 0 and self.shift == 0
 
 

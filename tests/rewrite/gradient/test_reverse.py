@@ -12,6 +12,7 @@ import polyfuse as pf
 from papers.polybench import KERNELS
 from polyfuse import nn
 from polyfuse.ir import Nest
+from polyfuse.ir.nest_text import body_text
 from polyfuse.rewrite import reverse
 from tests.support.gradients import agrees, drawn
 
@@ -161,6 +162,23 @@ def test_each_pixel_is_owned_by_one_iteration() -> None:
     assert owner.dims == ("l", "e2", "j", "m")  # a channel and a pixel, then filters and the window
 
 
+def test_each_phase_of_a_stride_is_dense() -> None:
+    nest = pf.vjp(nn.lower(nn.conv1d(given("x", 1, 2, 8), given("w", 3, 2, 3), stride=2, padding=1)), "x")
+    lines = [body_text(s) for s in nest.statements if s.op == "+="]
+    assert lines == [
+        "x_grad[0, l, 2e2] += out_bar[0, j, e2] * w[j, l, 1]",
+        "x_grad[0, l, 1 + 2e2] += out_bar[0, j, 1 + e2 - m] * w[j, l, 2m]",
+    ]
+
+
+def test_a_maximum_that_is_subtracted_to_no_effect_passes_nothing_on() -> None:
+    for layer, extremes in ((nn.softmax, 0), (nn.log_softmax, 0), (nn.logsumexp, 1), (nn.max, 1)):
+        nest = pf.vjp(nn.lower(layer(X, axis=1)))
+        assert len([s for s in nest.statements if s.name.endswith("_ties_fold")]) == extremes
+    unlike = nn.exp(X - nn.max(X, axis=1, keepdims=True))  # not divided by its sum
+    assert any(s.name.endswith("_ties_fold") for s in agrees(nn.lower(unlike)).nest.statements)
+
+
 def test_a_compiled_gradient_takes_inputs_then_cotangents() -> None:
     nest = nn.lower((nn.linear(X, given("w", 4, 2)), nn.exp(X)))
     x, w, first, second = (np.random.default_rng(1).normal(size=s) for s in ((3, 4), (4, 2), (3, 2), (3, 4)))
@@ -261,13 +279,3 @@ def test_bad_arguments(options: dict[str, Any], message: str) -> None:
 def test_integers_have_no_gradient() -> None:
     with pytest.raises(pf.BadArgument, match=r"vjp: wrt is empty.*the nest has none"):
         pf.vjp(KERNELS["floyd-warshall"].nest)
-
-
-@pytest.mark.parametrize("name", ["linear", "softmax", "conv2d"])
-def test_on_a_gpu_in_lockstep(name: str) -> None:
-    nest = pf.vjp(LAYERS[name]())
-    given = drawn(nest, {})
-    found = pf.compile(nest, target="cuda", device="lockstep")(*(given[t.name] for t in nest.inputs))
-    results = found if isinstance(found, tuple) else (found,)
-    for result, expected in zip(results, pf.interpret(nest, given).values(), strict=True):
-        np.testing.assert_allclose(result, expected, rtol=1e-10, atol=1e-10)
