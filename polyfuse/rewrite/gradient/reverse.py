@@ -39,6 +39,7 @@ from polyfuse.rewrite.gradient.activity import (
 from polyfuse.rewrite.gradient.adjoint_bodies import pull
 from polyfuse.rewrite.gradient.assembly import assembled
 from polyfuse.rewrite.gradient.draft import Draft, element, onto
+from polyfuse.rewrite.gradient.layouts import Order, window_layout
 from polyfuse.rewrite.gradient.lifetimes import Lifetimes, meets
 from polyfuse.rewrite.gradient.owners import Instances, owned, same
 from polyfuse.rewrite.gradient.shares import Share, share_of, with_explicit
@@ -202,6 +203,7 @@ class _Reversal:
         last: The tensor with the last value of each output.
         active: The tensors that have adjoints.
         bars: The adjoint of each, by name.
+        layouts: The order of an adjoint's axes, where it differs from the tensor's.
         first: For each adjoint that begins at 0, the part of the order whose adjoint adds to it first; -1: none does.
         assigned: Reads (statement, position) whose term is the first to reach each element of the adjoint.
         origins: For each adjoint statement, the statement that it is of, and its instances.
@@ -219,6 +221,7 @@ class _Reversal:
         self.stored = Stored(self.nest, self.draft, self.lives)
         self.active = active(self.nest, wrt, [self.last[name] for name in outputs])
         self.bars: dict[str, str] = {}
+        self.layouts: dict[str, Order] = {}
         self.first: dict[str, int] = {}
         self.assigned: set[tuple[str, int]] = set()
         self.origins: dict[str, tuple[str, Instances]] = {}
@@ -269,11 +272,15 @@ class _Reversal:
         """A tensor for each adjoint, and where its first term assigns instead of adding."""
         fresh = [t for t in self.nest.tensors if t.name in self.active and t.name not in self.bars]
         for tensor in fresh:
-            direct = tensor.name in self.wrt and not tensor.is_half
+            layout = self._layout(tensor.name)
+            direct = tensor.name in self.wrt and not tensor.is_half and layout is None
             name = f"{tensor.name}_grad" if direct else f"{tensor.name}_bar"
             role: Role = "output" if direct else "temporary"
-            made = self.draft.tensor(name, tensor.shape, computed_in(tensor.dtype), role)
-            self.bars[tensor.name] = made.name
+            shape = tensor.shape
+            if layout is not None:
+                self.layouts[tensor.name] = layout
+                shape = tuple(shape[axis] for axis in layout)
+            self.bars[tensor.name] = self.draft.tensor(name, shape, computed_in(tensor.dtype), role).name
         backwards = list(reversed(list(enumerate(parts(self.nest.order)))))
         for tensor in fresh:
             for position, part in backwards:
@@ -287,6 +294,19 @@ class _Reversal:
                     break
             else:
                 self.first[tensor.name] = -1
+
+    def _layout(self, tensor: str) -> Order | None:
+        """The order of an adjoint's axes, where it is summed by one product over windows and not read in between."""
+        terms = [one for s in self.nest.statements for one in self._contributions(s, tensor)]
+        if len(terms) != 1 or self.nest.writers(tensor):
+            return None
+        return window_layout(terms[0].statement, terms[0].position)
+
+    def _adjoint(self, access: Access) -> Access:
+        """The adjoint of what an access accesses."""
+        moved = onto(access, self.bars[access.tensor])
+        layout = self.layouts.get(access.tensor)
+        return moved if layout is None else Access(moved.tensor, _with_axes(moved.map, layout))
 
     def _contributions(self, s: Statement, tensor: str | None = None) -> list[_Contribution]:
         if s.write.tensor not in self.active:
@@ -308,8 +328,9 @@ class _Reversal:
         found: list[Tree] = []
         for name, first in self.first.items():
             if first == part:
-                domain, bar = self.draft.elements(self.nest.tensor(name)), self.bars[name]
-                found.append(self._alone(f"zero_{bar}", domain, element(domain, bar), "=", [], ZERO))
+                domain = self.draft.elements(self.nest.tensor(name))
+                target = self._adjoint(element(domain, name))
+                found.append(self._alone(f"zero_{target.tensor}", domain, target, "=", [], ZERO))
         return found
 
     # -- adjoint statements -------------------------------------------------------------------------------------------
@@ -358,9 +379,9 @@ class _Reversal:
             op = "=" if (s.name, one.position) in self.assigned else "+="
             accesses, body = self._term(s, one.position, share)
             used = frozenset(symbol.name for symbol in body.free_symbols if not isinstance(symbol, Read))
-            target = onto(one.access, self.bars[one.access.tensor])
+            target = self._adjoint(one.access)
             sinks = bool(outer) and op == "+=" and self._sinks(s, one, accesses)
-            for here in owned(self.nest.domains[s.name], target.map, () if sinks else kept, used):
+            for here in owned(self.nest.domains[s.name], one.access.map, () if sinks else kept, used):
                 made = self.draft.statement(
                     f"{s.name}_to_{one.access.tensor}",
                     here.domain.gist_params(self.nest.context),
@@ -417,7 +438,7 @@ class _Reversal:
     def _term(self, s: Statement, position: int, share: Share | None) -> tuple[list[Access], sympy.Basic]:
         """What a statement adds to the adjoint of one of its reads, and the accesses that its leaves are."""
         n = len(s.reads)
-        accesses = [*s.reads, onto(s.write, self.bars[s.write.tensor]), s.write]
+        accesses = [*s.reads, self._adjoint(s.write), s.write]
         seed: sympy.Expr = read(n)
         if share is not None:
             accesses += share.accesses
@@ -428,14 +449,14 @@ class _Reversal:
         return self.stored.of(s, accesses, body), body
 
     def _reset(self, s: Statement) -> Statement:
-        target = onto(s.write, self.bars[s.write.tensor])
+        target = self._adjoint(s.write)
         return self.draft.statement(f"{s.name}_reset", s.domain, target, "=", [], ZERO)
 
     def _in_order(self, s: Statement) -> Tree | None:
         """The adjoints of a statement, instance by instance: v = T_bar[w]; T_bar[w] = 0; R_bar[r] += v * df/dR."""
         terms = self._contributions(s)
         own = [c for c in terms if c.access.tensor == s.write.tensor]
-        target = onto(s.write, self.bars[s.write.tensor])
+        target = self._adjoint(s.write)
         made: list[Statement] = []
         shared = any(meets(s, c.access.map, s.write.map) for c in own)
         if shared:
@@ -453,7 +474,7 @@ class _Reversal:
             op = "=" if (s.name, one.position) in self.assigned else "+="
             accesses, body = self._term(s, one.position, None)
             accesses[len(s.reads)] = seed
-            bar = onto(one.access, self.bars[one.access.tensor])
+            bar = self._adjoint(one.access)
             made.append(
                 self.draft.statement(f"{s.name}_to_{one.access.tensor}", s.domain, bar, op, accesses, body)
             )
@@ -513,7 +534,7 @@ class _Reversal:
             made = self.draft.tensor(f"{name}_grad", tensor.shape, tensor.dtype, "output")
             named[name] = made.name
             domain = self.draft.elements(tensor)
-            source, body = ([], ZERO) if bar is None else ([element(domain, bar)], read(0))
+            source, body = ([], ZERO) if bar is None else ([self._adjoint(element(domain, name))], read(0))
             end.append(self._alone(f"end_{name}", domain, element(domain, made.name), "=", source, body))
         return named, end
 
@@ -534,6 +555,14 @@ class _Reversal:
         )
         zero = tuple(name for name in self.wrt if name not in self.bars)
         return Reversed(made, gradients, cotangents, wanted, self.stored.texts, zero)
+
+
+def _with_axes(access: isl.Map, layout: Order) -> isl.Map:
+    """An access to an array whose axes are those of another one in some order."""
+    subscripts = isl.PwMultiAff.from_map(access)
+    places = [subscripts.get_pw_aff(axis) for axis in layout]
+    everywhere = isl.Set.universe(access.domain().get_space())
+    return date_map(everywhere, places).set_tuple_name(OUT, access.get_tuple_name(OUT))
 
 
 def _inner_loops(s: Statement, kept: int, without: frozenset[int] = frozenset()) -> Tree:
