@@ -274,7 +274,6 @@ CASES: tuple[Case, ...] = (
     Case("log sum exp", lambda: reduction(lambda x: nn.logsumexp(x, 0), 33, 9)),
     Case("gradients of 2 dense layers", lambda: gradients(dense(17, 21, 13, batch=11))),
     Case("gradients of a softmax", lambda: gradients(pointwise(nn.Softmax(), features=37))),
-    Case("gradients of a layer norm", lambda: gradients(nn.lower(nn.LayerNorm(25), batch=7))),
     Case(
         "gradients of a convolution, stride 2",
         lambda: gradients(images(nn.Conv2d(3, 5, 3, stride=2, padding=1))),
