@@ -55,6 +55,20 @@ class Timing:
     turns: int
     calls: int
 
+    @staticmethod
+    def of(values: list[float], calls: int) -> Timing:
+        """Return the distribution of some turns.
+
+        Args:
+            values: Seconds per call of each turn.
+            calls: Calls timed together in each turn.
+
+        Returns:
+            The distribution.
+        """
+        low, median, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
+        return Timing(median, low, high, min(values), len(values), calls)
+
     def __str__(self) -> str:
         return f"{duration(self.median)} ({duration(self.low)} – {duration(self.high)}), best {duration(self.best)}"
 
@@ -91,7 +105,7 @@ def in_turns(
             taken[name].append(_seconds(candidate, calls[name], clock))
         if after_turn is not None:
             after_turn(turn + 1)
-    return {name: _timing(values, calls[name]) for name, values in taken.items()}
+    return {name: Timing.of(values, calls[name]) for name, values in taken.items()}
 
 
 def in_turns_prepared(
@@ -160,11 +174,6 @@ def _seconds(candidate: Callable[[], object], calls: int, clock: Clock) -> float
     for _ in range(calls):
         candidate()
     return (clock() - start) / calls
-
-
-def _timing(values: list[float], calls: int) -> Timing:
-    low, median, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
-    return Timing(median, low, high, min(values), len(values), calls)
 
 
 def duration(seconds: float) -> str:

@@ -11,10 +11,11 @@ from polyfuse.codegen.program import Program
 from polyfuse.errors import quantity
 from polyfuse.machine import GpuMachine, Machine
 from polyfuse.rewrite.storage.expansion import Expansion
-from polyfuse.runtime.cuda.kernel_times import GpuCosts
+from polyfuse.runtime.cuda.kernel_times import GpuLimits
 from polyfuse.runtime.memory.memory_plan import Memory
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import KernelCost, Plan
+from polyfuse.strategy.cost.composite import roofline_bounds
 
 Device = Literal["cpu", "gpu", "lockstep", "simulator", "none"]
 """The place where an executable runs: the CPU, a GPU, an emulator, or nowhere (it can be printed)."""
@@ -31,14 +32,19 @@ class Work:
 
 @dataclass(frozen=True)
 class Product:
-    """All that an executable needs to run, to print its kernels and to report; without schedule and isl objects."""
+    """All that an executable needs to run, to print its kernels and to report; without schedule and isl objects.
+
+    `costs` are the model's, and `bounds` the seconds that the roofline allows at least: one for each launch.
+    """
 
     program: Program
     memory: Memory
     machine: str
     work: Work
     explanation: str
-    gpu: GpuCosts | None = None
+    costs: tuple[KernelCost, ...]
+    bounds: tuple[float, ...]
+    gpu: GpuLimits | None = None
 
 
 @dataclass(frozen=True)
@@ -68,8 +74,9 @@ class Compiled:
         )
         machine, gpu = self.machine, None
         if isinstance(machine, GpuMachine):
-            gpu = GpuCosts(machine.units, machine.gpu, self.costs)
-        return Product(self.program, memory, self.machine.label, work, self.explanation, gpu)
+            gpu = GpuLimits(machine.units, machine.gpu)
+        bounds = roofline_bounds(s, self.costs, machine)
+        return Product(self.program, memory, machine.label, work, self.explanation, self.costs, bounds, gpu)
 
     @property
     def explanation(self) -> str:

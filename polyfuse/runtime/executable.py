@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -22,6 +23,7 @@ from polyfuse.runtime.captured import Captured
 from polyfuse.runtime.cpu.aligned_arrays import in_lines
 from polyfuse.runtime.cpu.native import MachineCode, machine_code
 from polyfuse.runtime.cpu.runner import CpuProgram
+from polyfuse.runtime.cpu.timed import seconds_of_launches, timed_program
 from polyfuse.runtime.cuda.device_arrays import call_in_place, is_on_gpu
 from polyfuse.runtime.cuda.driver import Gpu, missing
 from polyfuse.runtime.cuda.kernel_times import kernel_times
@@ -33,6 +35,7 @@ from polyfuse.runtime.memory.arenas import Arenas, at_least_1d
 from polyfuse.runtime.memory.memory_plan import MemoryPlan, shape_of
 from polyfuse.runtime.named_sizes import has_sizes
 from polyfuse.runtime.once_per_program import Kept, Runner, once_and_calls
+from polyfuse.runtime.profile import Profile, profile_of, restored
 from polyfuse.runtime.report import Report
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.counts import nominal_sizes
@@ -80,6 +83,7 @@ class Executable:
         self._plans: dict[tuple[tuple[str, int], ...], MemoryPlan] = {}
         self._arenas = Arenas(product.memory.calls.tensors, self._memory_plan)
         self._copied: dict[str, None] = {}
+        self._timed_program: Callable[[Mapping[str, Array], Sizes], Array] | None = None
         self._out_is_input = any(tensor.name == "out" for tensor in nest.inputs)
         self._names = tuple(tensor.name for tensor in nest.inputs)
         self._variants: tuple[tuple[Sizes, Executable], ...] = ()
@@ -204,6 +208,75 @@ class Executable:
             every = {n: at_least_1d(array) for n, array in {**self._constants, **arrays}.items()}
             runner.run({**every, **self._kept.values(sizes), **temporaries}, sizes)
 
+    @proving("profile")
+    def profile(self, *args: Any, turns: int = 9, pause: float = 0.02, **named: Any) -> Profile:
+        """Measure the time of each kernel inside calls, beside the cost model's and the roofline's.
+
+        Arrays that a call changes keep their values. On the CPU the kernels are compiled once more, with reads of the
+        clock between them; on a GPU events lie between them, and each launch is made by itself.
+
+        Args:
+            *args: As for a call; arrays in the host's memory.
+            turns: The number of turns; the median of them counts.
+            pause: Seconds to wait before each turn.
+            **named: As for a call.
+
+        Returns:
+            The profile; print it or read its fields.
+
+        Raises:
+            BadArgument: as for a call, and if `turns` is not positive.
+            TargetUnavailable: if the executable does not run here, or runs in an emulator, which has no times.
+        """
+        if turns < 1:
+            raise BadArgument(f"profile: turns={turns!r}, expected a positive number")
+        if not isinstance(self._runner, CpuProgram | CudaProgram):
+            where = "runs in an emulator" if self._runner is not None else "was compiled for reading only"
+            raise TargetUnavailable(
+                f"profile measures time, and this executable {where}: {self._product.machine}"
+            )
+        bound = bind_arguments(self._nest, args, named)
+        arrays = {**bound.arrays, **self._outputs(None, bound.sizes, bound.arrays)}
+        launches = tuple(launch for launch in self.kernels if not launch.once)
+        changed = [tensor.name for tensor in self._nest.inputs if tensor.role == "inout"]
+        with self._timed(self._runner, bound.sizes) as timed:
+            run, restore = partial(timed, arrays), restored(arrays, changed)
+            found, calls = seconds_of_launches(run, restore, turns, pause)
+            restore()
+        counted = nominal_sizes(self._nest) == dict(bound.sizes)
+        model = [
+            (cost, least) if counted else None
+            for launch, cost, least in zip(
+                self.kernels, self._product.costs, self._product.bounds, strict=True
+            )
+            if not launch.once
+        ]
+        target = f"{self.program.target} ({self._product.machine})"
+        return profile_of(target, launches, found, calls, model, bound.sizes)
+
+    @contextmanager
+    def _timed(
+        self, runner: CpuProgram | CudaProgram, sizes: Sizes
+    ) -> Iterator[Callable[[Mapping[str, Array]], Array]]:
+        """Return what makes a call on arrays by name, and gives the seconds of each of its launches."""
+        if isinstance(runner, CpuProgram):
+            if self._timed_program is None:
+                phases = Phases.of(self._nest, self.program, self._product.memory)
+                self._timed_program = timed_program(self.program, phases, self._constants)
+            program = self._timed_program
+            yield lambda arrays: program(arrays, sizes)
+            return
+        with self._arenas.lent(sizes) as temporaries:
+            held = {**self._kept.values(sizes), **temporaries}
+            kept = {n: at_least_1d(a) for n, a in self._constants.items()}
+
+            def run(arrays: Mapping[str, Array]) -> Array:
+                return runner.seconds(
+                    {**kept, **{n: at_least_1d(a) for n, a in arrays.items()}, **held}, sizes
+                )
+
+            yield run
+
     def replace_constants(self, values: Mapping[str, Array]) -> None:
         """Replace constants (weights) by others of the same shape and dtype; calls already running finish with the old.
 
@@ -260,6 +333,7 @@ class Executable:
             self._runner.hold(self._constants)
         self._kept = self._new_kept()
         self._direct = self._new_direct()
+        self._timed_program = None
 
     @property
     def compiled(self) -> Compiled:
@@ -365,7 +439,7 @@ class Executable:
             compile_seconds=self._seconds,
             cache="; ".join((self._cache, *self._cached())),
             tuning=self.tuning,
-            kernel_times=tuple(kernel_times(self.program, self._product.gpu, known)),
+            kernel_times=tuple(kernel_times(self.program, self._product.gpu, self._product.costs, known)),
             sizes=known,
             counted_sizes=nominal_sizes(self._nest),
         )

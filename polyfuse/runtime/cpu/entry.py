@@ -14,6 +14,7 @@ function, so that a call passes nothing but what changes.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -40,7 +41,8 @@ class Held:
     """Objects owned by an entry's function; `items` is the tuple that the entry reads.
 
     `numbers` are the values that depend on symbolic sizes. `new_results` and `new_arena` make what they are called
-    after, `spare` holds arenas that no call uses now. `owner` is only kept alive.
+    after, `spare` holds arenas that no call uses now. `owner` is only kept alive. A timed entry writes the clock to
+    `stamps`: before the first launch, and after each.
     """
 
     numbers: Sequence[int]
@@ -49,17 +51,26 @@ class Held:
     spare: list[Any]
     constants: tuple[Any, ...]
     owner: object
+    stamps: Any = None
 
     KIND, SEVERAL, REFUSED, NOTHING, FLOAT, INTEGER, NUMBERS, NEW_ARENA, POP, SPARE = range(10)
     FIRST_DTYPE = 10
     FIRST_RESULT = 10 + len(DTYPES)
 
     def items(self) -> tuple[Any, ...]:
-        """The tuple; positions as above, then what makes results, then constants."""
+        """The tuple; positions as above, then what makes results, then constants, then stamps."""
         numbers = np.array([*self.numbers, 0], np.int64)  # an array without elements may have no address
         kinds = np.ndarray, tuple, NotImplemented, None, float, int
         memory = numbers, self.new_arena, self.spare.pop, self.spare
-        return (*kinds, *memory, *map(np.dtype, DTYPES), *self.new_results, *self.constants, self.owner)
+        return (
+            *kinds,
+            *memory,
+            *map(np.dtype, DTYPES),
+            *self.new_results,
+            *self.constants,
+            self.stamps,
+            self.owner,
+        )
 
 
 @dataclass(frozen=True)
@@ -88,7 +99,12 @@ class _Place:
 
 
 def add_entry(
-    context: Any, module: ir.Module, name: str, interface: Interface, calls: Sequence[Call]
+    context: Any,
+    module: ir.Module,
+    name: str,
+    interface: Interface,
+    calls: Sequence[Call],
+    timed: bool = False,
 ) -> None:
     """Add an entry to a module: check the inputs, take or make the results, launch, answer."""
     kind = ir.FunctionType(POINTER, [POINTER, POINTER.as_pointer(), LONG])
@@ -98,7 +114,7 @@ def add_entry(
     entry.check_inputs()
     results = entry.results()
     arena = entry.arena()
-    failed = entry.launch(calls)
+    failed = entry.launch(calls, timed)
     entry.answer(results, arena, failed)
 
 
@@ -337,13 +353,16 @@ class _Entry:
 
     # -- launches ------------------------------------------------------------------------------------------------
 
-    def launch(self, calls: Sequence[Call]) -> Any:
+    def launch(self, calls: Sequence[Call], timed: bool) -> Any:
         """Run the kernels in order, other Python threads beside them; whether one had no memory."""
         builder, thread = self.builder, self.objects.call("PyEval_SaveThread")
+        stamp = self._clock() if timed else lambda position: None
         done = self.function.append_basic_block("done")
         ends = []
-        for call in calls:
+        stamp(0)
+        for position, call in enumerate(calls):
             failed = self._run(call)
+            stamp(position + 1)
             ends.append((failed, builder.block))
             following = self.function.append_basic_block("launch")
             builder.cbranch(failed, done, following)
@@ -354,6 +373,24 @@ class _Entry:
         failed = self._joined(ends)
         self.objects.call("PyEval_RestoreThread", thread)
         return failed
+
+    def _clock(self) -> Callable[[int], None]:
+        """Return what stores the nanoseconds of the system's clock at a position of the stamps."""
+        builder = self.builder
+        kind = ir.FunctionType(INT, [INT, LONG.as_pointer()])
+        read = cgutils.get_or_insert_function(self.function.module, kind, "clock_gettime")
+        position = Held.FIRST_RESULT + len(self.interface.results) + len(self.interface.constants)
+        stamps = self.objects.longs(self._held(position), "data")
+        with builder.goto_entry_block():
+            now = builder.alloca(LONG, 2)  # seconds, and nanoseconds beyond them
+
+        def stamp(place: int) -> None:
+            builder.call(read, [INT(time.CLOCK_MONOTONIC), now])
+            seconds, beyond = (builder.load(builder.gep(now, [LONG(part)])) for part in range(2))
+            value = builder.add(builder.mul(seconds, LONG(10**9)), beyond)
+            builder.store(value, builder.gep(stamps, [LONG(place)]))
+
+        return stamp
 
     def _run(self, call: Call) -> Any:
         """Call a kernel by numba's convention; whether it failed."""

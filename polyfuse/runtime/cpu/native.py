@@ -114,8 +114,8 @@ def _operators() -> Any:
 
 
 @global_compiler_lock
-def machine_code(program: Program, phases: Phases) -> MachineCode:
-    """Compile a program's kernels and its entries."""
+def machine_code(program: Program, phases: Phases, timed: bool = False) -> MachineCode:
+    """Compile a program's kernels and its entries; with `timed` that of calls notes when each kernel ends."""
     use_openmp()
     cpu_target.typing_context.refresh()
     cpu_target.typing_context.install_registry(_operators())
@@ -126,7 +126,7 @@ def machine_code(program: Program, phases: Phases) -> MachineCode:
     module = library.create_ir_module(ENTRY)
     for name, phase in phases.entries:
         calls = [Call(codes[launch.name][0], launch.tensors) for launch in phase.launches]
-        add_entry(context, module, name, phase.interface, calls)
+        add_entry(context, module, name, phase.interface, calls, timed and name == ENTRY)
     library.add_ir_module(module)
     # else LLVM keeps a copy for others to call beside the one in the entry
     for symbol in chain.from_iterable(functions for _, functions in codes.values()):

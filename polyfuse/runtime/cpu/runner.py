@@ -54,11 +54,18 @@ class CpuProgram:
     that calls that run keep what they began with.
     """
 
-    def __init__(self, code: MachineCode, phases: Phases, constants: Mapping[str, Array]) -> None:
+    def __init__(
+        self,
+        code: MachineCode,
+        phases: Phases,
+        constants: Mapping[str, Array],
+        stamps: Array | None = None,
+    ) -> None:
+        """A program for some constants. Timed machine code writes the clock to `stamps` (entry.py)."""
         assert code.tensors == phases.names, "machine code for other tensors"
         self.interface = phases.calls.interface
         self._library, self._phases = Library(code), phases
-        self._parallel = code.parallel
+        self._parallel, self._stamps = code.parallel, stamps
         self.hold(constants)
 
     def hold(self, constants: Mapping[str, Array]) -> None:
@@ -122,6 +129,7 @@ class CpuProgram:
             spare=[],
             constants=tuple(constants[tensor.name] for tensor in interface.constants),
             owner=self._library,
+            stamps=self._stamps,
         )
         function = self._library.function(name, held)
         if not self._parallel:

@@ -15,12 +15,11 @@ from polyfuse.strategy.cost.roofline import microseconds
 
 
 @dataclass(frozen=True)
-class GpuCosts:
-    """The machine that was planned for, and the model's cost of each launch."""
+class GpuLimits:
+    """What the occupancy of a launch depends on: the SMs and the limits of the machine that was planned for."""
 
     sms: int
     limits: Gpu
-    costs: tuple[KernelCost, ...]
 
 
 @dataclass(frozen=True)
@@ -59,12 +58,12 @@ class KernelTime:
 
 
 def kernel_times(
-    program: Program, machine: GpuCosts | None, sizes: Mapping[str, int]
+    program: Program, machine: GpuLimits | None, costs: tuple[KernelCost, ...], sizes: Mapping[str, int]
 ) -> Iterator[KernelTime]:
     """The launches of a call for given sizes, in order; none on a CPU."""
     if machine is None:
         return
-    for launch, cost in zip(program.launches, machine.costs, strict=True):
+    for launch, cost in zip(program.launches, costs, strict=True):
         if launch.once:
             continue
         blocks, threads = map(prod, launch.extents(sizes))

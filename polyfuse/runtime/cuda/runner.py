@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from polyfuse.analysis.banks import MOST_THREADS
 from polyfuse.analysis.vector_access import ACCESS_BYTES
+from polyfuse.codegen import program as programs
 from polyfuse.codegen.cuda.compile.cubin import Cubin, OtherInstructions
 from polyfuse.codegen.cuda.tensor_maps import TensorMap
 from polyfuse.codegen.program import Code, Program, value
@@ -115,23 +116,35 @@ class CudaProgram:
 
         Temporaries share one host arena in `arrays`; their device addresses repeat its layout.
         """
-        key = tuple(sorted(sizes.items()))
         with self._lock, self._named():
-            held = self._by_sizes.get(key)
-            if held is None:
-                held = self._allocated(arrays)
-                held.graph = self._gpu.capture(self.launches(held.addresses, sizes, held.arrivals))
-                self._by_sizes[key] = held
-            for name, array in arrays.items():
-                if self.roles[name] == "temporary" or held.constants.get(name) is array:
-                    continue
-                self._gpu.upload(held.addresses[name], array)
-                if self.roles[name] == "constant":
-                    held.constants[name] = array
+            held = self._uploaded(arrays, sizes)
             self._gpu.replay(held.graph)
             for name, array in arrays.items():
                 if self.roles[name] in ("output", "inout"):
                     self._gpu.download(held.addresses[name], array)
+
+    def seconds(self, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> Array:
+        """Run as `run` does, launch by launch without a graph; the seconds of each, 0 for one over no elements."""
+        with self._lock, self._named():
+            held = self._uploaded(arrays, sizes)
+            taken = iter(self._gpu.seconds(self.launches(held.addresses, sizes, held.arrivals)))
+        return np.array([0.0 if _is_empty(each, sizes) else next(taken) for each in self.program.launches])
+
+    def _uploaded(self, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> Buffers:
+        """The buffers for some sizes, with these arrays in them; constants go up where they are new."""
+        key = tuple(sorted(sizes.items()))
+        held = self._by_sizes.get(key)
+        if held is None:
+            held = self._allocated(arrays)
+            held.graph = self._gpu.capture(self.launches(held.addresses, sizes, held.arrivals))
+            self._by_sizes[key] = held
+        for name, array in arrays.items():
+            if self.roles[name] == "temporary" or held.constants.get(name) is array:
+                continue
+            self._gpu.upload(held.addresses[name], array)
+            if self.roles[name] == "constant":
+                held.constants[name] = array
+        return held
 
     def run_in_place(
         self,
@@ -250,9 +263,9 @@ class CudaProgram:
         extra = [sizes[name] for name in self.program.sizes]
         found = []
         for launch in self.program.launches:
-            grid, block = launch.extents(sizes)
-            if 0 in grid or 0 in block:
+            if _is_empty(launch, sizes):
                 continue
+            grid, block = launch.extents(sizes)
             together = launch.code.grid_barriers > 0
             counter = (arrivals,) if together else ()
             given = [addresses[name] for name in launch.tensors]
@@ -303,6 +316,11 @@ class CudaProgram:
     def _temporaries(self) -> str:
         used = dict.fromkeys(name for launch in self.program.launches for name in launch.tensors)
         return ", ".join(name for name in used if self.roles[name] == "temporary")
+
+
+def _is_empty(launch: programs.Launch, sizes: Mapping[str, int]) -> bool:
+    """True for a launch over no elements, which a GPU refuses."""
+    return any(0 in extents for extents in launch.extents(sizes))
 
 
 def _root(array: Array) -> Array:

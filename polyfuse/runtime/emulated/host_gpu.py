@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,15 @@ class HostGpu:
         self.downloads.append(address)
         self.waits += 1
         array.reshape(-1).view(np.uint8)[:] = self.at(address, np.dtype(np.uint8))[: array.nbytes]
+
+    def seconds(self, launches: Sequence[Launch]) -> list[float]:
+        """Runs launches one by one; the host's seconds of each."""
+        found = []
+        for each in launches:
+            start = perf_counter()
+            self._run([each])
+            found.append(perf_counter() - start)
+        return found
 
     def capture(self, launches: Sequence[Launch]) -> list[Launch]:
         """The launches, for `replay`."""

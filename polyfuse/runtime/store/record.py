@@ -17,7 +17,7 @@ from polyfuse.ir.tensor import Tensor
 from polyfuse.machine import Gpu
 from polyfuse.runtime.artifact import Product, Work
 from polyfuse.runtime.cpu.native import MachineCode
-from polyfuse.runtime.cuda.kernel_times import GpuCosts
+from polyfuse.runtime.cuda.kernel_times import GpuLimits
 from polyfuse.runtime.memory.memory_plan import Memory, Temporaries
 from polyfuse.runtime.store.store import Entry, all_of
 from polyfuse.strategy.cost.roofline import KernelCost, Tiling
@@ -50,6 +50,8 @@ def to_header(product: Product, code: MachineCode | None) -> Json:
         "machine": product.machine,
         "work": asdict(product.work),
         "explanation": product.explanation,
+        "costs": [asdict(cost) for cost in product.costs],
+        "bounds": product.bounds,
         "gpu": None if product.gpu is None else asdict(product.gpu),
         **({} if code is None else _about(code)),
     }
@@ -71,8 +73,9 @@ def from_entry(entry: Entry) -> tuple[Product, MachineCode | None]:
         _tensors(header["memory"]["kept"]),
     )
     work, gpu = Work(**all_of(Work, header["work"])), header["gpu"]
-    costs = None if gpu is None else _costs(gpu)
-    product = Product(program, memory, header["machine"], work, header["explanation"], costs)
+    limits = None if gpu is None else _limits(gpu)
+    costs, bounds = tuple(map(_cost, header["costs"])), tuple(header["bounds"])
+    product = Product(program, memory, header["machine"], work, header["explanation"], costs, bounds, limits)
     if program.target != "cpu":
         return product, None
     tensors, needs = tuple(header["tensors"]), tuple(header["needs"])
@@ -104,10 +107,10 @@ def _launch(one: Mapping[str, Any], codes: list[Code]) -> Launch:
     )
 
 
-def _costs(found: Json) -> GpuCosts:
+def _limits(found: Json) -> GpuLimits:
     about = all_of(Gpu, found["limits"])
     limits = Gpu(**{**about, "compute_capability": tuple(about["compute_capability"])})
-    return GpuCosts(found["sms"], limits, tuple(map(_cost, found["costs"])))
+    return GpuLimits(found["sms"], limits)
 
 
 def _cost(one: Json) -> KernelCost:

@@ -93,3 +93,18 @@ def planned_costs(groups: tuple[Group, ...], schedule: Schedule, machine: Machin
     counts = Counts(schedule.nest)
     kernels = zip(groups, parts(schedule.tree), strict=True)
     return tuple(with_meetings(group.cost, counts, kernel, machine) for group, kernel in kernels)
+
+
+def roofline_bounds(schedule: Schedule, costs: tuple[KernelCost, ...], machine: Machine) -> tuple[float, ...]:
+    """The seconds that each kernel takes at least: all units at their peak, or each byte outside it moved once."""
+    nest, resident = schedule.nest, Counts(schedule.nest).total_bytes
+    rate = machine.bandwidth(machine.level(resident), machine.units)
+    found = []
+    for part, cost in zip(parts(schedule.tree), costs, strict=True):
+        written = {nest.statement(name).write.tensor for name in statements(part)}
+        itemsize = max(nest.tensor(name).itemsize for name in written)
+        peak = machine.peak(itemsize, machine.units)
+        if isinstance(machine, GpuMachine) and machine.math in dict(machine.tensor):
+            peak = max(peak, machine.tensor_peak(machine.math, machine.units))
+        found.append(max(cost.flops / peak, cost.compulsory / rate))
+    return tuple(found)
