@@ -32,13 +32,12 @@ from polyfuse.errors.budget import OPERATIONS_PER_SECOND, at_most, stopped
 from polyfuse.errors.proving import proving, told
 from polyfuse.frontend.python.function import PythonNest
 from polyfuse.frontend.python.function import nest as read
-from polyfuse.ir.empty import drop_empty
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.precision import MATHS, PRECISIONS, Math
 from polyfuse.ir.tree import ON_CORES, loops
 from polyfuse.machine import GpuMachine, Machine
-from polyfuse.rewrite.storage.expansion import Expansion, expand
+from polyfuse.rewrite.storage.expansion import Expansion, expand_temporaries
 from polyfuse.runtime.artifact import Compiled, Device
 from polyfuse.runtime.compile_key import digest, key_parts
 from polyfuse.runtime.cuda.driver import available, machine_here, missing
@@ -254,9 +253,9 @@ def _decided(
 ) -> Compiled:
     start = time.perf_counter()
     if schedule is not None:
-        if schedule.source is not nest and schedule.source != nest:
+        if not any(each is nest or each == nest for each in (schedule.given, schedule.source)):
             raise InvalidSchedule(
-                f"the schedule is of nest {schedule.source.name!r}, not of the given nest {nest.name!r}"
+                f"the schedule is of nest {schedule.given.name!r}, not of the given nest {nest.name!r}"
             )
         with at_most(nest.context.get_ctx(), _limit(FINISHING, nest, budget, 1)):
             return _finished(schedule, None, goal, place, model, start, OPERATIONS)
@@ -265,19 +264,22 @@ def _decided(
         if isinstance(nest, PythonNest)
         else []
     )
-    context, expansions, remarks = nest.context.get_ctx(), tuple[Expansion, ...](), tuple(notes)
+    given, context = nest, nest.context.get_ctx()
+    expansions, remarks = tuple[Expansion, ...](), tuple(notes)
     able = _one_block_at_a_time(model) if place == "simulator" else model
     choose = Choose(Picked(picks)) if picks else cheapest
     try:
         with at_most(context, _limit(PLANNING, nest, budget, 1 / 2)):
             with proving("the expansion of temporaries"):
-                nest, expansions = _expanded(nest)
+                expanded = expand_temporaries(nest)
+            nest, expansions = expanded.nest, expanded.expansions
             with proving("rewrites of products"):
                 fast = _as_wanted(nest, model, wanted, fuse)
             nest, remarks = fast.nest, (*notes, *fast.remarks)
             plan = plan_for(nest, able, fuse=fuse, choose=choose, force=force)
         plan = replace(plan, remarks=(*remarks, *plan.remarks, *_unused(plan.schedule, model)))
         with proving("the proof of the plan"), at_most(context, _limit(FINISHING, nest, budget, 1 / 4)):
+            plan = replace(plan, schedule=plan.schedule.rooted_in(given))
             done = _finished(plan.schedule, plan, goal, place, model, start, OPERATIONS)
     except (BudgetExceeded, isl.Error) as error:
         if isinstance(error, isl.Error) and not stopped(error):
@@ -288,7 +290,8 @@ def _decided(
             at_most(context, _limit(FINISHING, nest, budget, 1)),
         ):
             kept = as_written(nest, model, why)
-            kept = replace(kept, remarks=(*remarks, *kept.remarks, *_in_float32(kept.schedule, model)))
+            said = (*remarks, *kept.remarks, *_in_float32(kept.schedule, model))
+            kept = replace(kept, remarks=said, schedule=kept.schedule.rooted_in(given))
             done = _finished(kept.schedule, kept, goal, place, model, start, 0)
     return replace(done, expansions=expansions)
 
@@ -345,15 +348,6 @@ def _arenas(schedule: Schedule, early: tuple[bool, ...] | None) -> tuple[Spans, 
     return memory.calls.plan({}).spans, memory.once.plan({}).spans
 
 
-def _expanded(nest: Nest) -> tuple[Nest, tuple[Expansion, ...]]:
-    """The nest without the dependences that memory alone makes."""
-    general, sizes = nest.general
-    expanded = expand(
-        drop_empty(general)
-    )  # before sizes are numbers: what holds for all of them is quicker to find
-    return expanded.nest.with_sizes(sizes) if sizes else expanded.nest, expanded.expansions
-
-
 def _as_wanted(nest: Nest, model: Machine, wanted: Wanted, fuse: bool) -> Fast:
     """The nest with float32 factors for a CPU, after the rewrites that round otherwise, and what was decided."""
     wide, copies = with_wide_factors(nest) if model.kind == "cpu" else (nest, ())
@@ -393,7 +387,7 @@ def _tuned(
 
     @cache
     def source() -> Nest:
-        return _as_wanted(_expanded(nest)[0], model, wanted, fuse).nest
+        return _as_wanted(expand_temporaries(nest).nest, model, wanted, fuse).nest
 
     def plan(answer: Answer) -> Plan:
         return plan_for(source(), model, fuse=fuse, choose=Choose(answer), force=force)

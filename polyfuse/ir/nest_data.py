@@ -63,6 +63,11 @@ class NestData:
             found.update(dict.fromkeys(param_names(s.domain)))
         return tuple(found)
 
+    @cached_property
+    def origin(self) -> object | None:
+        """The rewrite that made this nest of another (polyfuse.rewrite.recorded); None if none did."""
+        return None
+
     def tensor(self, name: str) -> Tensor:
         """Return the tensor of a name.
 

@@ -20,7 +20,7 @@ from polyfuse.rewrite.reductions.split_reduction import (
     why_not_split_reduction,
 )
 from polyfuse.rewrite.reductions.split_sum_terms import Terms, terms, why_not_terms
-from polyfuse.rewrite.reductions.stream_k import Shares
+from polyfuse.rewrite.shares import Shares
 from polyfuse.rewrite.storage.expansion import Expanded, Expansion, expand
 from polyfuse.rewrite.storage.keep_float32 import Unrounded, unround, why_not_unround
 from polyfuse.rewrite.storage.privatize_scratch import Scratch, scratch, why_not_scratch

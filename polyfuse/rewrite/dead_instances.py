@@ -18,6 +18,7 @@ from polyfuse.errors.proving import proving
 from polyfuse.ir import Nest, Statement
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.tree import statements
+from polyfuse.rewrite.recorded import recorded
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Use:
     is_all: bool
 
 
+@recorded("needed", without=("known",))
 @proving("the rewrite needed")
 def needed(nest: Nest, known: dict[str, Use] | None = None) -> Nest:
     """Remove dead instances: restrict each domain to the instances whose values are used.

@@ -21,6 +21,7 @@ from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tree import parts, sequence, statements
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.sets import IN, OUT, dim_names, on_domain
 
@@ -48,6 +49,7 @@ class Followed:
         return self.nest.statement(self.statement).dims
 
 
+@recorded("follow")
 @proving("the rewrite follow")
 def follow(nest: Nest, statement: str, leader: str) -> Followed:
     """Give a statement the loops in which another one computes the same elements.

@@ -26,6 +26,7 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tree import Tree, parts, sequence, statements
 from polyfuse.rewrite.kept_order import turned_round
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.sets import IN, dim_names, union_map
 
 
@@ -45,6 +46,7 @@ class Pieces:
         return "; ".join(f"{name} runs in pieces: {', '.join(names)}" for name, names in self.split.items())
 
 
+@recorded("pieces")
 @proving("the rewrite pieces")
 def pieces(nest: Nest) -> Pieces:
     """Split pointwise consumers of tensors that several statements write, a piece per writer (index-set splitting).

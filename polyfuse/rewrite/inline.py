@@ -26,6 +26,7 @@ from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.dependences import earlier, relation_of
 from polyfuse.ir.scalar import Read, operations, read, substitute
 from polyfuse.ir.tree import restrict
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.sets import maps_of, on_domain, union_map
 
@@ -53,6 +54,7 @@ class Inlined:
         return f"{self.tensor}, written by {self.statement}, is computed where it is read: in {readers}"
 
 
+@recorded("inline")
 @proving("the rewrite inline")
 def inline(nest: Nest, statement: str) -> Inlined:
     """Inline a statement: compute its value where it is read, and remove its temporary.

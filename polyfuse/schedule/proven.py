@@ -21,8 +21,10 @@ class Proven:
     """A nest, an order of its instances, and the steps that made it, each proven before it was taken."""
 
     def __init__(self, nest: Nest) -> None:
-        self.source = nest_given("Schedule", nest)
-        """The nest as it was given: what validation checks the finished schedule against."""
+        self.given = nest_given("Schedule", nest)
+        """The nest as it was given."""
+        self.source = self.given
+        """The nest after the rewrites among the steps: what validation checks the finished schedule against."""
         self.nest = nest
         """The nest with the copy statements that `promote` and `pack` added."""
         self.tree: Tree = nest.order
@@ -65,5 +67,6 @@ class Proven:
     def followed_by(self, steps: tuple[Step, ...], nest: Nest, tree: Tree) -> Self:
         """The schedule after steps that are proven: what they made of the nest and of the tree."""
         new = object.__new__(type(self))
-        new.source, new.nest, new.tree, new.steps = self.source, nest, tree, (*self.steps, *steps)
+        new.given, new.source = self.given, self.source
+        new.nest, new.tree, new.steps = nest, tree, (*self.steps, *steps)
         return new

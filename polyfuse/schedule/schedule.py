@@ -27,9 +27,9 @@ from polyfuse.schedule import nontemporal_verb as streaming
 from polyfuse.schedule import prefetch_verb as prefetching
 from polyfuse.schedule import sections_verb as sections
 from polyfuse.schedule.dump import TEXTS
+from polyfuse.schedule.editing import Edited
 from polyfuse.schedule.promote import pack as packing
 from polyfuse.schedule.promote import promotion
-from polyfuse.schedule.proven import Proven
 from polyfuse.schedule.step import VERBS, Step, beside_defaults
 
 Form = Literal["tree", "yaml", "c", "python"]
@@ -37,7 +37,7 @@ Form = Literal["tree", "yaml", "c", "python"]
 
 @each_proving("the legality of {}", *VERBS)
 @each_proving("the answer to {}", "why_not", "dump")
-class Schedule(Proven):
+class Schedule(Edited):
     """An order for a nest's statement instances. Immutable: every verb returns another Schedule.
 
     Each verb raises InvalidSchedule if a statement, a loop or an option that it names does not exist or does not fit,

@@ -10,11 +10,13 @@ from polyfuse.analysis.clusters import unfit_clusters
 from polyfuse.analysis.hardware_bindings import left_outside, misplaced
 from polyfuse.analysis.lanes import unfit_lanes
 from polyfuse.analysis.legality import Broken
+from polyfuse.bilinear import Algorithm, to_text
 from polyfuse.errors import InvalidSchedule
 from polyfuse.errors.refusals import Instance, Violation
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree, parts, sequence
 from polyfuse.layouts import Layout
+from polyfuse.rewrite import Shares
 from polyfuse.schedule.microkernel_verb import check_kept
 from polyfuse.sets import first_pair, tuple_names
 
@@ -56,12 +58,16 @@ class Step:
     options: tuple[tuple[str, object], ...]
 
     def __str__(self) -> str:
-        parts = [*map(repr, self.args), *(f"{name}={_written(value)}" for name, value in self.options)]
+        parts = [*map(_written, self.args), *(f"{name}={_written(value)}" for name, value in self.options)]
         return f"{self.verb}({', '.join(parts)})"
 
 
 def _written(value: object) -> str:
-    """An option as Python that makes it again, where polyfuse is imported as pf."""
+    """An argument as Python that makes it again, where polyfuse is imported as pf."""
+    if isinstance(value, Algorithm):
+        return f"pf.bilinear.from_text({value.name!r}, {to_text(value)!r}, {value.modulus})"
+    if isinstance(value, Shares):
+        return f"pf.rewrite.{value!r}"
     return f"pf.{value!r}" if isinstance(value, Layout) else repr(value)
 
 

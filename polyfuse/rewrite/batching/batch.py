@@ -31,6 +31,7 @@ from polyfuse.ir import tree as trees
 from polyfuse.rewrite.batching.agenda import Group, agenda, difference
 from polyfuse.rewrite.batching.proof import proven
 from polyfuse.rewrite.batching.stacks import Plan
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import refused
 
 
@@ -72,6 +73,7 @@ class Batched:
         return "\n".join(lines) or "no two statements compute the same on different tensors"
 
 
+@recorded("batch")
 @proving("the rewrite batch")
 def batch(nest: Nest, *groups: tuple[str, ...]) -> Batched:
     """Batch isomorphic statements into one with an additional dimension.

@@ -35,6 +35,7 @@ from polyfuse.ir.tree import Tree, dates, parts, restrict, sequence, statements
 from polyfuse.rewrite.bilinear.block_spaces import Blocks
 from polyfuse.rewrite.bilinear.dimension_roles import Roles, roles_of
 from polyfuse.rewrite.bilinear.product_statements import Writer, peeled
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.sets import maps_of
 
@@ -73,6 +74,7 @@ class Bilinear:
         )
 
 
+@recorded("bilinear")
 @proving("the rewrite bilinear")
 def bilinear(
     nest: Nest,

@@ -17,10 +17,12 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import read
 from polyfuse.ir.tree import Sequence, sequence
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import IN, OUT, SET
 
 
+@recorded("detach")
 def detach(nest: Nest, tensor: str) -> Nest | Refusal:
     """All statements use a temporary in an output's place; a last one stores it. InvalidNest if there is no such."""
     known = nest.tensor(tensor)

@@ -26,6 +26,7 @@ from polyfuse.ir.nest_text import value_text
 from polyfuse.ir.scalar import mul, read, reads_in, substitute
 from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.tree import parts, sequence, statements
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.sets import on_domain
 
@@ -58,6 +59,7 @@ class Split:
     outside: sympy.Basic
 
 
+@recorded("factor")
 @proving("the rewrite factor")
 def factor(nest: Nest, statement: str) -> Factored:
     """Factor a common factor out of a sum, to be applied once per element (distributivity).

@@ -33,6 +33,7 @@ from polyfuse.ir.nest_text import value_text
 from polyfuse.ir.scalar import add, mul, operations, read, reads_in, substitute
 from polyfuse.ir.tree import parts, restrict, sequence, statements
 from polyfuse.rewrite.linear import Linear, linear_in
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.reductions.factor_out import factors, first_value
 from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import IN, OUT, SET, dim_names, on_domain
@@ -100,6 +101,7 @@ def fold(nest: Nest, statement: str) -> Folded:
     return done
 
 
+@recorded("fold", without=("fixed",))
 @proving("the rewrite fold")
 def folded(nest: Nest, statement: str, fixed: frozenset[str]) -> Folded | Refusal:
     """Return what `fold` makes, its nest not checked yet; or why not. `fixed` is `constant_tensors(nest, nest.order)`.

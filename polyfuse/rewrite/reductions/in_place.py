@@ -21,9 +21,11 @@ from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.dependences import relation_of
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.tree import restrict
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.sets import on_domain
 
 
+@recorded("in_place")
 @proving("the rewrite in_place")
 def in_place(nest: Nest) -> Nest:
     """Compute temporaries in the memory of an operand, wherever that is legal.
@@ -37,6 +39,16 @@ def in_place(nest: Nest) -> Nest:
     for tensor in nest.with_role("temporary"):
         nest = _without(nest, tensor.name) or nest
     return nest
+
+
+@recorded("in_place_at_all_sizes")
+def in_place_at_all_sizes(nest: Nest) -> Nest:
+    """As `in_place`, found for symbolic sizes, which is quicker than for fixed ones; the same nest if none."""
+    general, sizes = nest.general
+    placed = in_place(general)
+    if placed is general:
+        return nest
+    return placed.with_sizes(sizes) if sizes else placed
 
 
 def _without(nest: Nest, name: str) -> Nest | None:

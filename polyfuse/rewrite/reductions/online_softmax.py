@@ -35,6 +35,7 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import add, mul, neg, number, read
 from polyfuse.ir.tree import Loop, Sequence, Tree, date_map, loops, restrict, sequence, statements
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.reductions.factor_out import elements_of
 from polyfuse.rewrite.reductions.maximum_producers import feeding
 from polyfuse.rewrite.reductions.under_maximum import Found, found_under
@@ -69,6 +70,7 @@ class Online:
         )
 
 
+@recorded("online")
 @proving("the rewrite online")
 def online(nest: Nest, maximum: str, block: int) -> Online:
     """Compute a maximum and the sums of exponentials under it in one pass over blocks.

@@ -19,9 +19,11 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.scalar import read
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Leaf, Loop, Tree, path_to, replace_node, sequence, statements
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.sets import IN, OUT, SET
 
 
+@recorded("own_sums")
 @proving("the rewrite own_sums")
 def own_sums(nest: Nest, name: str) -> Nest | None:
     """Accumulate a statement's sum in a tensor of its own.

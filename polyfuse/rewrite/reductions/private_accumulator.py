@@ -27,9 +27,11 @@ from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import read
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import parts, sequence, statements
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.sets import IN, OUT, SET, dim_names
 
 
+@recorded("accumulate")
 @proving("the rewrite accumulate")
 def accumulate(nest: Nest, tensor: str, after: str | None = None) -> Nest | None:
     """Accumulate a tensor's sums in a private temporary.

@@ -31,8 +31,10 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import neutral, read
 from polyfuse.ir.sizes import extent_text
-from polyfuse.rewrite.reductions.stream_k import Dealt, Shares, dealt
+from polyfuse.rewrite.recorded import recorded
+from polyfuse.rewrite.reductions.stream_k import Dealt, dealt
 from polyfuse.rewrite.refusal import refused
+from polyfuse.rewrite.shares import Shares
 from polyfuse.sets import IN, OUT, SET, dim_names, dimension, on_domain, union_map
 
 
@@ -62,6 +64,7 @@ class SplitReduction:
         return f"{found}, which {self.partial} computes{'' if self.dealt is None else f': {self.dealt}'}"
 
 
+@recorded("split_reduction")
 @proving("the rewrite split_reduction")
 def split_reduction(
     nest: Nest,

@@ -20,6 +20,7 @@ from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tree import Leaf, Loop, Tree, children, sequence
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.reductions.factor_out import with_body
 from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.sets import IN
@@ -41,6 +42,7 @@ class Terms:
         return f"the terms of {self.statements[0]} are sums of their own: {', '.join(self.statements)}"
 
 
+@recorded("terms")
 @proving("the rewrite terms")
 def terms(nest: Nest, statement: str) -> Terms:
     """Split a sum's terms into statements of their own.

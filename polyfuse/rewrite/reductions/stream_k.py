@@ -12,34 +12,15 @@ Where a tile has a multiple of a share's chunks, a share is a part of one tile: 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil, prod
 
 import islpy as isl
 
 from polyfuse.errors import quantity
 from polyfuse.ir import Nest, Statement
+from polyfuse.rewrite.shares import Shares
 from polyfuse.sets import IN, OUT, SET
-
-
-@dataclass(frozen=True)
-class Shares:
-    """Equal shares of a reduction's work (stream-k; Osama et al., 2023).
-
-    Attributes:
-        count: The number of shares.
-        steps: The steps of one chunk, the smallest piece that is shared out.
-        tile: The tile's size along dimensions of the results; 1 along those not named.
-    """
-
-    count: int
-    steps: int
-    tile: Mapping[str, int] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        """The constructor call, as text."""
-        return f"Shares({self.count}, steps={self.steps}, tile={dict(self.tile)})"
 
 
 @dataclass(frozen=True)

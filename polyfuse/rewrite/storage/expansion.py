@@ -20,8 +20,10 @@ from polyfuse.errors import ValidationFailure
 from polyfuse.errors.proving import proving
 from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir.dependences import Pairs, access_relations, dependences, split
+from polyfuse.ir.empty import drop_empty
 from polyfuse.ir.sizes import extent_text
 from polyfuse.ir.tree import Loop, date_map, dates, loops_around, restrict
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.storage.webs import Web, webs
 from polyfuse.sets import OUT, maps_of
 
@@ -86,6 +88,7 @@ class _Place:
     why: str
 
 
+@recorded("expand")
 @proving("the rewrite expand")
 def expand(nest: Nest, only: Iterable[str] | None = None) -> Expanded:
     """Expand and rename temporaries to remove anti and output dependences (Feautrier 1988).
@@ -165,6 +168,19 @@ def _place(nest: Nest, tensor: Tensor, web: Web, name: str) -> _Place:
     why = f"its values live within one iteration of {loops}" + (f"; {split}" if split else "")
     shape = (*(d.extent for d in dims), *tensor.shape)
     return _Place(web, replace(tensor, name=name, shape=shape), tuple(dims), why)
+
+
+@recorded("expand_temporaries")
+def expand_temporaries(nest: Nest) -> Expanded:
+    """Remove the dependences that memory alone makes, and statements that never run: `expand` with symbolic sizes.
+
+    What holds for all sizes is quicker to find than what holds for some; the sizes become numbers again afterwards.
+    """
+    general, sizes = nest.general
+    expanded = expand(drop_empty(general))
+    if expanded.nest is general:
+        return replace(expanded, nest=nest)
+    return replace(expanded, nest=expanded.nest.with_sizes(sizes)) if sizes else expanded
 
 
 def false_pairs(nest: Nest, web: Web) -> tuple[Pairs, ...]:

@@ -18,6 +18,7 @@ from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Nest
 from polyfuse.ir.tensor import computed_in
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import check_legal, refused
 
 
@@ -39,6 +40,7 @@ class Unrounded:
         return f"{self.tensor} stays in float32, where it was rounded to {self.half}"
 
 
+@recorded("unround")
 @proving("the rewrite unround")
 def unround(nest: Nest, tensor: str) -> Unrounded:
     """Keep a temporary of halves in float32.

@@ -26,6 +26,7 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import read
 from polyfuse.ir.tree import Loop, Tree, date_map, loops_around, parts, replace_node, sequence
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import refused
 from polyfuse.rewrite.storage.expansion import Expansion, expand
 from polyfuse.sets import IN, OUT, SET, dimension, on_domain, point_of, sets_of
@@ -99,6 +100,7 @@ def is_reused(nest: Nest, tensor: str) -> bool:
     return len(assigns) > 1 or not _elements(assigns[0], assigns[0].write).is_injective()
 
 
+@recorded("scratch")
 def tried(nest: Nest, tensor: str) -> Scratch | Refusal:
     """Return the result of `scratch`, or the reason of `why_not_scratch`."""
     call = f"scratch({tensor!r})"

@@ -22,6 +22,7 @@ from polyfuse.ir.dependences import relation_of
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tree import parts, sequence
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.reductions.private_accumulator import copied
 from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.sets import OUT, maps_of
@@ -47,6 +48,7 @@ class Snapshot:
         return f"{self.statement} reads what {self.tensor} held at first from a copy, made by {self.copy}"
 
 
+@recorded("snapshot")
 @proving("the rewrite snapshot")
 def snapshot(nest: Nest, statement: str, tensor: str) -> Snapshot:
     """Copy a tensor before it is overwritten, for a statement that reads its first values.

@@ -33,6 +33,7 @@ from polyfuse.ir.precision import PRECISIONS, STORED, Math
 from polyfuse.ir.scalar import Tf32
 from polyfuse.ir.tensor import HALVES, DType, computed_in
 from polyfuse.ir.tree import parts, sequence, statements
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.reductions.private_accumulator import copied
 from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.sets import IN, OUT
@@ -58,6 +59,7 @@ class Widened:
         return f"{', '.join(self.users)} reads {self.tensor} through {self.copy}, in float32"
 
 
+@recorded("widen")
 @proving("the rewrite widen")
 def widen(nest: Nest, tensor: str) -> Widened:
     """Convert a tensor of halves to float32 once, for all products that read it.
@@ -106,6 +108,7 @@ class Narrowed:
         return f"{', '.join(self.users)} reads {self.tensor} through {self.copy}, rounded to {to}{turned}"
 
 
+@recorded("narrow")
 @proving("the rewrite narrow")
 def narrow(nest: Nest, tensor: str, math: Math, axes: tuple[int, ...] | None = None) -> Narrowed:
     """Round a tensor to a format once, for all products that read it.

@@ -36,6 +36,7 @@ from polyfuse.ir.scalar import Read
 from polyfuse.ir.tree import Leaf, Loop, Tree, parts, sequence, statements
 from polyfuse.ir.whole import is_whole
 from polyfuse.rewrite.kept_order import turned_round
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import refused
 from polyfuse.sets import IN, OUT, dimension, union_map, union_set
 
@@ -66,6 +67,7 @@ class Panels:
         return f"blocks of {self.size} steps, {', '.join(self.updates)} behind each block"
 
 
+@recorded("panels")
 @proving("the rewrite panels")
 def panels(nest: Nest, dates: Mapping[str, str], size: int) -> Panels:
     """Block a factorization: eliminate in panels, and update the rest by products (LAPACK).

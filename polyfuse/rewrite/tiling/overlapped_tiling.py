@@ -27,6 +27,7 @@ from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import statements
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.rewrite.tiling.footprints import Needs, Window, advance, grid_of, needs, touched, window
 from polyfuse.rewrite.tiling.tiled_nest import TiledNest
@@ -85,6 +86,7 @@ class Overlapped:
         return f"in tiles of {tile} for {', '.join(self.consumers)}: computed per element: {again}"
 
 
+@recorded("overlap")
 @proving("the rewrite overlap")
 def overlap(nest: Nest, tiles: Tiles, producers: Iterable[str]) -> Overlapped:
     """Tile consumers, and recompute in each tile the producers' elements that it needs (PolyMage).

@@ -12,6 +12,7 @@ from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.dependences import earlier, relation_of
 from polyfuse.ir.tree import restrict
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import refused
 from polyfuse.rewrite.views.flow import FLOW_OPERATIONS, Composed, differences, is_view, made
 from polyfuse.sets import maps_of, on_domain
@@ -51,6 +52,7 @@ def why_not_place(nest: Nest, statement: str) -> Refusal | None:
     return found if isinstance(found, Refusal) else None
 
 
+@recorded("place")
 def placed(nest: Nest, s: Statement) -> Composed | Refusal:
     """Return the result of `place`, its flow proven, or the reason why not."""
     statement = s.name

@@ -16,6 +16,7 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, restrict, sequence
 from polyfuse.rewrite.index_set_splitting import feeds
 from polyfuse.rewrite.inline import from_sources, overwritten, twice_written
+from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import refused
 from polyfuse.rewrite.views.flow import FLOW_OPERATIONS, Composed, checked, is_view, made
 
@@ -40,6 +41,7 @@ def read_through(nest: Nest, tensor: str) -> Composed:
     return made(through(nest, tensor))
 
 
+@recorded("read_through")
 def through(nest: Nest, tensor: str) -> Composed | Refusal:
     """Return the result of `read_through`, its flow proven, or the reason why not."""
     why = why_not_read_through(nest, tensor)

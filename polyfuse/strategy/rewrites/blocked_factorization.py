@@ -19,7 +19,7 @@ from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest, Statement
 from polyfuse.ir.tree import Loop, parts, statements
 from polyfuse.machine import Machine
-from polyfuse.rewrite.reductions.in_place import in_place
+from polyfuse.rewrite.reductions.in_place import in_place_at_all_sizes
 from polyfuse.rewrite.tiling.blocked_factorization import LOOPS, panels
 from polyfuse.sets import IN, single_expression
 from polyfuse.strategy.cost.counts import stride
@@ -68,10 +68,8 @@ def in_panels(nest: Nest, machine: Machine) -> Iterator[InPanels]:
         return
     start, found = nest, _eliminations(nest)
     if not found:
-        general, sizes = nest.general
-        placed = in_place(general)
-        start = placed.with_sizes(sizes) if sizes else placed
-        found = _eliminations(start) if placed is not general else {}
+        start = in_place_at_all_sizes(nest)
+        found = _eliminations(start) if start is not nest else {}
     for size in SIZES if found else ():
         done, said, refused, updates = start, list[str](), list[Remark](), set[str]()
         for dates in found.values():

@@ -25,6 +25,7 @@ from polyfuse.ir.tree import Sequence, statements
 from polyfuse.machine import CpuMachine, Machine
 from polyfuse.rewrite.reductions.split_reduction import split_reduction, why_not_split_reduction
 from polyfuse.schedule import Schedule
+from polyfuse.schedule.rewriting import distributed
 from polyfuse.sets import OUT, dimension
 from polyfuse.strategy.claims import Claims
 from polyfuse.strategy.cost.counts import Counts
@@ -232,4 +233,5 @@ def _apart(nest: Nest, names: tuple[str, ...]) -> Nest:
     for name in names:
         while mixed := [loop for loop in schedule.loops(name) if isinstance(loop.body, Sequence)]:
             schedule = schedule.distribute(name, mixed[-1].name)
-    return replace(nest, order=schedule.tree) if schedule.steps else nest
+    loops = ((str(step.args[0]), str(step.args[1])) for step in schedule.steps)
+    return distributed(nest, *loops) if schedule.steps else nest

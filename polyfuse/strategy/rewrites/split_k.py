@@ -22,7 +22,7 @@ from polyfuse.ir.scalar import read
 from polyfuse.machine import GpuMachine, Machine
 from polyfuse.rewrite import accumulate
 from polyfuse.rewrite.reductions.split_reduction import split_reduction, why_not_split_reduction
-from polyfuse.rewrite.reductions.stream_k import Shares
+from polyfuse.rewrite.shares import Shares
 from polyfuse.sets import bounding_count, dimension
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.roofline import microseconds

@@ -13,7 +13,7 @@ from polyfuse.checks import cuda_cases as cases
 from polyfuse.machine import Machine
 from polyfuse.rewrite import accumulate
 from polyfuse.rewrite.reductions.split_reduction import split_reduction
-from polyfuse.rewrite.reductions.stream_k import Shares
+from polyfuse.rewrite.shares import Shares
 from polyfuse.runtime.cuda.runner import build_kernels
 from polyfuse.strategy.claims import Claims
 from polyfuse.strategy.cuda.gemm.schedule import product_of
