@@ -45,7 +45,9 @@ _HOME = {
     "Trials": "polyfuse.tune",
     "ValidationFailure": "polyfuse.errors",
     "Violation": "polyfuse.ir",
+    "compare": "polyfuse.compare",
     "compile": "polyfuse.compiler",
+    "cost": "polyfuse.strategy.cost.price",
     "einsum": "polyfuse.frontend",
     "from_torch": "polyfuse.frontend.torch",
     "grad": "polyfuse.rewrite.gradient",
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from polyfuse import nn as nn
     from polyfuse import rewrite as rewrite
     from polyfuse import show as show
+    from polyfuse.compare import compare as compare
     from polyfuse.compiler import Executable as Executable
     from polyfuse.compiler import compile as compile
     from polyfuse.errors import BadArgument as BadArgument
@@ -107,6 +110,7 @@ if TYPE_CHECKING:
     from polyfuse.rewrite.gradient import jvp as jvp
     from polyfuse.rewrite.gradient import vjp as vjp
     from polyfuse.schedule import Schedule as Schedule
+    from polyfuse.strategy.cost.price import cost as cost
     from polyfuse.tune import Trials as Trials
 
 

@@ -46,8 +46,9 @@ from polyfuse.runtime.memory.memory_plan import Memory
 from polyfuse.runtime.named_sizes import listed
 from polyfuse.runtime.store.cache import keep, recall
 from polyfuse.schedule import Schedule
-from polyfuse.strategy import Plan, as_written, plan_for, planned_costs, schedule_costs
+from polyfuse.strategy import Plan, as_written, plan_for, planned_costs
 from polyfuse.strategy.candidates import Answer, Choose, Picked, cheapest
+from polyfuse.strategy.cost.finished import tree_costs
 from polyfuse.strategy.match.gemm import products_of
 from polyfuse.strategy.pipeline import wishes_of
 from polyfuse.strategy.remarks import Reason, Remark, applied, refused
@@ -336,7 +337,7 @@ def _finished(
     check_clusters(printed, model)
     times.append(time.perf_counter())
     stages = {name: stop - start for name, (start, stop) in zip(STAGES, pairwise(times), strict=True)}
-    costs = schedule_costs(schedule, model) if plan is None else planned_costs(plan.groups, schedule, model)
+    costs = tree_costs(schedule, model) if plan is None else planned_costs(plan.groups, schedule, model)
     return Compiled(schedule, plan, costs, validation, printed, model, place, stages)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from polyfuse.bilinear import Algorithm
 from polyfuse.ir.nest import Nest
@@ -62,7 +62,7 @@ def recorded(
                 made.__dict__["origin"] = Origin(nest, name, tuple(map(plain, given.args[1:])), named)
             return result
 
-        return noted
+        return cast(Callable[Concatenate[Nest, P], R], noted)
 
     return decorate
 

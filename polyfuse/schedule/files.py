@@ -27,7 +27,9 @@ from polyfuse.schedule.step import VERBS, Step
 
 FORMAT, VERSION = "polyfuse schedule", 1
 
-TYPES = {each.__name__: each for each in (SmemLayout, CoreMatrixLayout, SwizzledLayout, Shares)}
+TYPES: dict[str, type[Any]] = {
+    each.__name__: each for each in (SmemLayout, CoreMatrixLayout, SwizzledLayout, Shares)
+}
 """The types of values that are written field by field."""
 
 

@@ -90,7 +90,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class _Chain:
+class Chain:
     """A statement in the middle of its loops: values per loop, bytes by tensor with the outer loops fixed."""
 
     extents: tuple[int, ...]
@@ -104,36 +104,34 @@ class Estimator:
         self.counts, self.machine = counts, machine
         order = counts.nest.order
         self._order = {name: loops_around(order, name) for name in statements(order)}
-        self._chains: dict[tuple[object, ...], tuple[tuple[isl.PwAff, ...], _Chain]] = {}
+        self._chains: dict[tuple[object, ...], tuple[tuple[isl.PwAff, ...], Chain]] = {}
         self._subscripts: dict[str, list[tuple[Access, list[tuple[str, isl.PwAff]]]]] = {}
 
     def of(self, tree: Tree) -> Estimate:
         """The price of one kernel."""
-        chains = {name: self._chain(name, loops_around(tree, name)) for name in statements(tree)}
-        written = {name: prod(self._chain(name, self._order[name]).extents) for name in chains}
-        run = _Run(self, tree, chains, written)
+        run = Run(self, tree, *self.chains(tree))
         compute = run.compute(tree, 0, 1.0)
-        filled = max(run.filled(name) for name in chains)
+        filled = max(map(run.filled, statements(tree)))
         memory, traffic = 0.0, 0.0
         for level, beyond in zip(self.machine.levels[:-1], self.machine.levels[1:], strict=True):
             for moved, units in run.traffic(tree, 0, usable(self.machine, level), 1.0):
                 memory += moved * filled / self.machine.bandwidth(beyond, units)
                 traffic = moved
-        regions = run.regions(tree, 0)
-        handed = any(loop.bind == "dynamic" for loop in loops(tree))
-        again = REGION_AGAIN if handed else WAIT_SECONDS
-        extra = self.machine.region_seconds + again * (regions - 1) if regions else 0.0
-        extra += run.turns(tree, 0, 1.0) * WAIT_SECONDS
-        return Estimate(compute, memory, self.machine.launch_seconds + extra, traffic, run.most)
+        return Estimate(compute, memory, run.overhead(), traffic, run.most)
 
-    def _chain(self, name: str, around: tuple[Loop, ...]) -> _Chain:
+    def chains(self, tree: Tree) -> tuple[dict[str, Chain], dict[str, int]]:
+        """Each statement in the middle of its loops, and its instances there in the order as written."""
+        chains = {name: self._chain(name, loops_around(tree, name)) for name in statements(tree)}
+        return chains, {name: prod(self._chain(name, self._order[name]).extents) for name in chains}
+
+    def _chain(self, name: str, around: tuple[Loop, ...]) -> Chain:
         dates = tuple(loop.date(name) for loop in around)
         key = (name, *map(id, dates))
         if key not in self._chains:
             self._chains[key] = dates, self._counted(name, dates)
         return self._chains[key][1]
 
-    def _counted(self, name: str, dates: tuple[isl.PwAff, ...]) -> _Chain:
+    def _counted(self, name: str, dates: tuple[isl.PwAff, ...]) -> Chain:
         domain = _without_sizes(self.counts.domains[name])
         when = _without_sizes(date_map(self.counts.domains[name], list(dates)))
         values, extents = when.range(), []
@@ -148,7 +146,7 @@ class Estimator:
             values = _middle(values, d, low, high).detect_equalities()
             domain = domain.intersect(when.intersect_range(values).domain()).detect_equalities()
             touched.append(self._touched(name, domain))
-        return _Chain(tuple(extents), tuple(touched))
+        return Chain(tuple(extents), tuple(touched))
 
     def _touched(self, name: str, domain: isl.Set) -> dict[str, int]:
         """Bytes of each tensor that some instances touch, in whole lines of cache."""
@@ -182,17 +180,26 @@ class Estimator:
         return self._subscripts[name]
 
 
-class _Run:
+class Run:
     """One tree being priced."""
 
     def __init__(
-        self, estimator: Estimator, tree: Tree, chains: Mapping[str, _Chain], written: Mapping[str, int]
+        self, estimator: Estimator, tree: Tree, chains: Mapping[str, Chain], written: Mapping[str, int]
     ) -> None:
         self.tree, self.written = tree, written
         self.waiting: dict[int, frozenset[str]] = {}
         self.counts, self.machine, self.chains = estimator.counts, estimator.machine, chains
         self.most = 1.0
         self.kernels = parts(tree)
+
+    def overhead(self) -> float:
+        """Seconds to start the kernel, its parallel regions, and to wait in its pipelines."""
+        regions = self.regions(self.tree, 0)
+        handed = any(loop.bind == "dynamic" for loop in loops(self.tree))
+        again = REGION_AGAIN if handed else WAIT_SECONDS
+        extra = self.machine.region_seconds + again * (regions - 1) if regions else 0.0
+        extra += self.turns(self.tree, 0, 1.0) * WAIT_SECONDS
+        return self.machine.launch_seconds + extra
 
     def extent(self, tree: Tree, depth: int) -> int:
         """The values of the loop at a depth, in the middle of those around it, that run a part of what is in it.
