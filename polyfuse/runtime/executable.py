@@ -230,6 +230,8 @@ class Executable:
         """
         if turns < 1:
             raise BadArgument(f"profile: turns={turns!r}, expected a positive number")
+        if (chosen := self._chosen(args, named)) is not self:
+            return chosen.profile(*args, turns=turns, pause=pause, **named)
         if not isinstance(self._runner, CpuProgram | CudaProgram):
             where = "runs in an emulator" if self._runner is not None else "was compiled for reading only"
             raise TargetUnavailable(

@@ -48,6 +48,8 @@ def test_arrays_that_a_call_changes_keep_their_values() -> None:
     np.testing.assert_array_equal(b, np.ones(64))
     assert profile.sizes == {"N": 64}
     assert profile.predicted is None  # the model counted for another N
+    known = pf.compile(doubled, target="cpu", machine="zen5", sizes=[64, "N"]).profile(a, b, turns=1, pause=0)
+    assert known.predicted is not None
 
 
 def test_new_constants_are_measured() -> None:
