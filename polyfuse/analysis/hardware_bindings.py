@@ -8,6 +8,7 @@ kernel ::= block*  rest                          loops over blocks around everyt
 - no shared buffer inside a loop over threads: the block has one, and every thread would fill it anew
 - no barrier inside a loop over threads, and no grid barrier inside one over blocks: the others would not get there
 - one loop in order directly inside a pipeline: its values wait for each other there
+- no loop over cores, blocks or threads inside a microkernel or a bulk copy, which are one operation of one thread
 - no buffer of several stages at a loop whose values run at once: stages are of iterations in order
 """
 
@@ -16,8 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polyfuse.analysis.storage import BLOCKS, LANE, ON_THREADS, buffers_of
+from polyfuse.ir.bindings import Binding
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import ON_CORES, Leaf, Loop, Sequence, Tree, children, parts
+from polyfuse.ir.tree import BULK, ON_CORES, Leaf, Loop, Sequence, Tree, children, parts
+
+ONE_OPERATION = (Binding.MICROKERNEL, *BULK)
+"""Bindings of loops that become one operation, with the loops inside."""
 
 
 def misplaced(tree: Tree) -> str | None:
@@ -74,6 +79,11 @@ def _loop_faults(loop: Loop, around: tuple[Loop, ...]) -> Iterator[str]:
     if loop.bind in (None, "vector", "unroll"):
         return
     for other in around:
+        if other.bind in ONE_OPERATION:
+            yield (
+                f"loop {loop.name} inside {other.name} is bound to {loop.bind}, but {other.bind} makes the loops "
+                "inside one operation of one thread"
+            )
         if {other.bind, loop.bind} == {LANE, "thread.x"}:
             yield f"loops {other.name} and {loop.name} lie one inside the other, and lanes run along thread.x too"
         if other.bind == loop.bind:

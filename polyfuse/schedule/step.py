@@ -109,6 +109,7 @@ def check_places(verb: str, nest: Nest, tree: Tree, nest_before: Nest, tree_befo
     if not changed:
         return
     new = sequence(changed)
+    check_kept(verb, nest, new, nest_before, tree_before)
     fault = (
         misplaced(new)
         or left_outside(nest, new if nest is nest_before else tree)
@@ -117,4 +118,3 @@ def check_places(verb: str, nest: Nest, tree: Tree, nest_before: Nest, tree_befo
     )
     if fault is not None:
         raise InvalidSchedule(f"{verb}: {fault}")
-    check_kept(verb, nest, new, nest_before, tree_before)

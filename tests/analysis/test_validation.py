@@ -241,6 +241,18 @@ def test_hardware_axes_out_of_place() -> None:
     fails(s, with_node(s.tree, thread, replace(thread, barrier=True)), "places", witness="inside i_in")
 
 
+@pytest.mark.parametrize(
+    ("loop", "place"), [("i", "cores"), ("j", "cores"), ("i", "thread.x"), ("j", "block.x")]
+)
+def test_loops_of_one_operation_have_no_place_of_their_own(loop: str, place: str) -> None:
+    s = Schedule(product()).reorder("mac", "k", "i", "j").microkernel("mac", "k")
+    inner = loop_of(s, "mac", loop)
+    message = (
+        rf"loop {loop} inside k is bound to {place}, but microkernel makes the loops inside one operation"
+    )
+    fails(s, with_node(s.tree, inner, replace(inner, bind=Binding(place))), "places", witness=message)
+
+
 @TARGETS
 def test_a_statement_left_out(make: Callable[[], Schedule]) -> None:
     s = make()
