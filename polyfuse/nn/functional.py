@@ -236,7 +236,9 @@ def layer_norm(
 ) -> Value:
     """Layer normalisation: (x - mean) / sqrt(var + eps) over the last axes; then * gamma + beta.
 
-    Tensors s, mu, q, r, h and, if affine, gamma, beta, o. Ba, Kiros and Hinton, Layer Normalization (2016).
+    A mean much larger than the deviation costs no digits until a sum of the values is off by as much as the deviation
+    (`normalization.along_axes.LayerNorm` has the bound). Ba, Kiros and Hinton, Layer Normalization (2016). Tensors s,
+    mu, y, t, q, r, c, h and, if affine, gamma, beta, o.
 
     Args:
         x: (…, *normalized_shape).

@@ -23,7 +23,10 @@ NAMES = {
     "silu": (nn.SiLU(), "silu0"),
     "softmax": (nn.Softmax(), "rowmax_init0 rowmax0 exp0 rowsum_init0 rowsum0 inverse0 scale0"),
     "log_softmax": (nn.LogSoftmax(), "rowmax_init0 rowmax0 rowsum_init0 rowsum0 logsum0 shift0"),
-    "layer_norm": (nn.LayerNorm(4), "meansum_init0 meansum0 mean0 varsum_init0 varsum0 rstd0 norm0 affine0"),
+    "layer_norm": (
+        nn.LayerNorm(4),
+        "meansum_init0 meansum0 mean0 apart0 devsum_init0 devsum0 varsum_init0 varsum0 rstd0 shift0 norm0 affine0",
+    ),
     "rms_norm": (nn.RMSNorm(4), "squares_init0 squares0 rrms0 norm0"),
     "residual": (nn.Residual(nn.ReLU()), "relu0 add0"),
 }

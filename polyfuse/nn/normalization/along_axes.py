@@ -12,6 +12,27 @@ from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.operations import Operation, fold, kept
 from polyfuse.nn.sizes import Shape, divisor_text
 
+STATISTICS = (
+    "meansum_init",
+    "meansum",
+    "mean",
+    "apart",
+    "devsum_init",
+    "devsum",
+    "varsum_init",
+    "varsum",
+    "rstd",
+    "shift",
+    "norm",
+    "affine",
+)
+"""The statements of a norm that makes its own mean and variance, by the corrected two-pass algorithm."""
+
+
+def corrected(squares: str, total: str, count: str) -> str:
+    """The sum of squared differences from the mean, as text, given those from a rounded mean and their total."""
+    return f"max({squares} - {total} * ({total} / {count}), 0.0)"
+
 
 @dataclass(frozen=True)
 class AlongAxis(Operation):
@@ -135,13 +156,19 @@ class OverLastAxes(Operation):
 class LayerNorm(OverLastAxes):
     """(x - mean) / sqrt(variance + eps) over the last axes, then * gamma + beta where it is affine.
 
-    Ba, Kiros, Hinton, Layer Normalization (2016), section 3. The variance is the mean of squares of x - mean.
+    Ba, Kiros, Hinton, Layer Normalization (2016), section 3. The statistics are those of the corrected two-pass
+    algorithm, as in `reductions.Variance`, which has the bound of the variance's error:
+
+        mu = Σ x / N;  y = x - mu;  t = Σ y;  q = Σ y²;  r = 1 / sqrt((q - t² / N) / N + eps);  h = (x - mu) r - t r / N
+
+    mu may be off by m u |mean|, with the unit of rounding u and m additions one after the other in a sum. What t leaves
+    of this in h is at most about 3 m u (1 + m u |mean| / deviation)² max |h|. Without t it is m u |mean| / deviation.
     """
 
     @property
     def stems(self) -> tuple[str, ...]:
-        """mean: mu; varsum: q; rstd: r = 1 / sqrt(q / N + eps); norm: h = (x - mu) * r; affine: o."""
-        return ("meansum_init", "meansum", "mean", "varsum_init", "varsum", "rstd", "norm", "affine")
+        """mean: mu; apart: y; devsum: t; varsum: q; rstd: r; shift: c = -t * r / N; norm: h; affine: o."""
+        return STATISTICS
 
     @property
     def function(self) -> str:
@@ -155,19 +182,22 @@ class LayerNorm(OverLastAxes):
         domain = dict(zip(every, extents(x), strict=True))
         outside, row = kept(every, extents(x), axes, keepdims=False)
         small = tuple(outside.values())
-        s, mu, q, r = (to.temporary(stem, n, small, out.dtype) for stem in ("s", "mu", "q", "r"))
+        s, mu, t, q, r, c = (
+            to.temporary(stem, n, small, out.dtype) for stem in ("s", "mu", "t", "q", "r", "c")
+        )
+        y = to.temporary("y", n, extents(x), out.dtype)
         fold(to, (f"meansum_init{n}", f"meansum{n}"), "+=", x, axes, s, "{0}")
         to.assign(f"mean{n}", outside, f"{element(mu, row)} = {element(s, row)} / {self.count}")
-        square = "({0} - {1}) * ({0} - {1})"
-        fold(to, (f"varsum_init{n}", f"varsum{n}"), "+=", x, axes, q, square, others=(mu,))
-        to.assign(
-            f"rstd{n}",
-            outside,
-            f"{element(r, row)} = 1.0 / sqrt({element(q, row)} / {self.count} + {self.eps!r})",
-        )
+        apart = f"{element(x, every)} - {element(mu, row)}"
+        to.assign(f"apart{n}", domain, f"{element(y, every)} = {apart}")
+        fold(to, (f"devsum_init{n}", f"devsum{n}"), "+=", y, axes, t, "{0}")
+        fold(to, (f"varsum_init{n}", f"varsum{n}"), "+=", y, axes, q, "{0} * {0}")
+        total, root, shift = (element(tensor, row) for tensor in (t, r, c))
+        variance = corrected(element(q, row), total, self.count)
+        to.assign(f"rstd{n}", outside, f"{root} = 1.0 / sqrt({variance} / {self.count} + {self.eps!r})")
+        to.assign(f"shift{n}", outside, f"{shift} = (-{total} / {self.count}) * {root}")
         h = to.temporary("h", n, extents(x), out.dtype) if self.affine else out
-        value = f"({element(x, every)} - {element(mu, row)}) * {element(r, row)}"
-        to.assign(f"norm{n}", domain, f"{element(h, every)} = {value}")
+        to.assign(f"norm{n}", domain, f"{element(h, every)} = ({apart}) * {root} + {shift}")
         if self.affine:
             gamma, beta = (element(t, every[axes[0] :]) for t in parameters)
             to.assign(f"affine{n}", domain, f"{element(out, every)} = {element(h, every)} * {gamma} + {beta}")

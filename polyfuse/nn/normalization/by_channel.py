@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir import Tensor
 from polyfuse.nn.nest_writer import Emitter, element, extents
+from polyfuse.nn.normalization.along_axes import STATISTICS, corrected
 from polyfuse.nn.operations import Operation
 from polyfuse.nn.sizes import Shape, Size, divisor_text, number
 
@@ -72,7 +73,7 @@ class GroupNorm(Operation):
     """(x - mean) / sqrt(variance + eps) over each example's groups of channels, then * gamma + beta where it is affine.
 
     Wu and He, Group Normalization (2018), section 3. The first axis counts examples; as many groups as channels make
-    instance norm. The variance is the mean of squares of x - mean.
+    instance norm. The statistics, and the bounds of their errors, are those of `along_axes.LayerNorm`.
     """
 
     groups: int
@@ -82,8 +83,8 @@ class GroupNorm(Operation):
 
     @property
     def stems(self) -> tuple[str, ...]:
-        """The tensor names, as for layer norm."""
-        return ("meansum_init", "meansum", "mean", "varsum_init", "varsum", "rstd", "norm", "affine")
+        """The statements of layer norm."""
+        return STATISTICS
 
     @property
     def result(self) -> str:
@@ -118,19 +119,24 @@ class GroupNorm(Operation):
         inside: list[Size] = [own, *(size for axis, size in enumerate(shape) if axis not in (0, self.axis))]
         every = outside | dict(zip((channel, *rest), inside, strict=True))
         count = divisor_text(inside)
-        s, mu, q, r = (
-            to.temporary(stem, n, tuple(outside.values()), out.dtype) for stem in ("s", "mu", "q", "r")
-        )
-        total, mean, squares, root = (element(t, outside) for t in (s, mu, q, r))
-        apart = f"({element(x, at)} - {mean})"
+        stems = ("s", "mu", "t", "q", "r", "c")
+        small = [to.temporary(stem, n, tuple(outside.values()), out.dtype) for stem in stems]
+        y = element(to.temporary("y", n, shape, out.dtype), at)
+        total, mean, apart, squares, root, shift = (element(t, outside) for t in small)
+        difference = f"{element(x, at)} - {mean}"
         to.assign(f"meansum_init{n}", outside, f"{total} = 0.0")
         to.assign(f"meansum{n}", every, f"{total} += {element(x, at)}")
         to.assign(f"mean{n}", outside, f"{mean} = {total} / {count}")
+        to.assign(f"apart{n}", every, f"{y} = {difference}")
+        to.assign(f"devsum_init{n}", outside, f"{apart} = 0.0")
+        to.assign(f"devsum{n}", every, f"{apart} += {y}")
         to.assign(f"varsum_init{n}", outside, f"{squares} = 0.0")
-        to.assign(f"varsum{n}", every, f"{squares} += {apart} * {apart}")
-        to.assign(f"rstd{n}", outside, f"{root} = 1.0 / sqrt({squares} / {count} + {self.eps!r})")
+        to.assign(f"varsum{n}", every, f"{squares} += {y} * {y}")
+        variance = corrected(squares, apart, count)
+        to.assign(f"rstd{n}", outside, f"{root} = 1.0 / sqrt({variance} / {count} + {self.eps!r})")
+        to.assign(f"shift{n}", outside, f"{shift} = (-{apart} / {count}) * {root}")
         h = to.temporary("h", n, shape, out.dtype) if self.affine else out
-        to.assign(f"norm{n}", every, f"{element(h, at)} = {apart} * {root}")
+        to.assign(f"norm{n}", every, f"{element(h, at)} = ({difference}) * {root} + {shift}")
         if self.affine:
             gamma, beta = (element(t, [c]) for t in operands[1:])
             to.assign(f"affine{n}", every, f"{element(out, at)} = {element(h, at)} * {gamma} + {beta}")

@@ -16,6 +16,7 @@ from polyfuse.ir import DType, Tensor
 from polyfuse.nn.functional import Axes, axes_of, axis_of, sqrt
 from polyfuse.nn.graph import Value, apply
 from polyfuse.nn.nest_writer import Emitter, element, extents
+from polyfuse.nn.normalization.along_axes import corrected
 from polyfuse.nn.operations import Operation, fold, kept
 from polyfuse.nn.sizes import Product, Shape
 
@@ -89,8 +90,7 @@ class Variance(Reduction):
         to.assign(f"apart{n}", names | inside, value)  # results outside, as the loops of the sums are turned
         fold(to, (f"devsum_init{n}", f"devsum{n}"), "+=", y, self.axes, t, "{0}", self.keepdims)
         fold(to, (f"varsum_init{n}", f"varsum{n}"), "+=", y, self.axes, q, "{0} * {0}", self.keepdims)
-        total = element(t, row)
-        squares = f"max({element(q, row)} - {total} * ({total} / {divisor}), 0.0)"
+        squares = corrected(element(q, row), element(t, row), divisor)
         to.assign(f"var{n}", names, f"{element(out, row)} = {squares} / {less}")
 
 
