@@ -7,8 +7,9 @@
 
 A program fails if a compiled call gives other values than the oracle, raises, does not end in time, or ends its
 process. The edits tried are of the source of the function under @pf.nest: leave out a statement, a loop, a condition or
-an argument; put an operand in place of an expression; make a number smaller. An edit stays if the program then fails in
-the same way; the search ends where none does. Each trial runs in a process of its own.
+an argument; put an operand in place of an expression; make a number smaller. A file without such a function defines a
+nest in another way, which is edited itself (reduce_nest.py). An edit stays if the program then fails in the same way;
+the search ends where none does. Each trial runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -29,10 +30,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from polyfuse.checks.nest_source import nest_source
+from polyfuse.checks.reduce_nest import nest_edits
 from polyfuse.compiler import compile
 from polyfuse.errors import BadArgument, BudgetExceeded, InvalidMath, PolyfuseError, TargetUnavailable
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest
+from polyfuse.ir.gather import tables_of
 from polyfuse.ir.sizes import extent
 from polyfuse.terminal import Terminal
 
@@ -41,6 +45,9 @@ SIZE = 5
 
 TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 """How far a value may lie from the oracle's, of the largest in its array. Integers are equal."""
+
+Edits = Callable[[str], Iterator[str]]
+"""The smaller files of a file."""
 
 Kind = Literal["agrees", "refused", "wrong", "crash", "time-out", "died"]
 
@@ -158,14 +165,18 @@ def _nest_in(path: Path) -> Nest:
 
 
 def _arrays(nest: Nest, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Small whole numbers, the same in each trial."""
+    """Small whole numbers, the same in each trial; of rows, those that there are."""
     sizes = {name: sizes.get(name, SIZE) for name in nest.params}
+    tables = tables_of(nest)
     arrays: dict[str, Any] = {}
     for tensor in nest.inputs:
         if tensor.rank == 0 and tensor.name in sizes:
             arrays[tensor.name] = sizes[tensor.name]
             continue
-        numbers = np.random.default_rng(0).integers(-2, 3, [extent(size, sizes) for size in tensor.shape])
+        low, high = -2, 3
+        if tensor.name in tables:
+            low, high = 0, min(extent(table.shape[0], sizes) for table in tables[tensor.name])
+        numbers = np.random.default_rng(0).integers(low, high, [extent(size, sizes) for size in tensor.shape])
         arrays[tensor.name] = (
             numbers.astype(tensor.dtype) if tensor.rank else numbers.astype(tensor.dtype)[()]
         )
@@ -204,25 +215,31 @@ def reduced(
     wanted: Outcome,
     seconds: float = 600.0,
     say: Callable[[str], None] = lambda line: None,
+    smaller: Edits | None = None,
 ) -> str:
     """Make a program that fails smaller, as long as it fails in the same way.
 
     Args:
-        text: A Python file with one function under @pf.nest.
+        text: A Python file with one nest.
         options: How it is compiled and called.
         wanted: How it fails.
         seconds: No trial starts after this time.
         say: Called with a line after each edit that stays.
+        smaller: The edits to try; by default those of the function under @pf.nest.
 
     Returns:
         The smallest file found.
 
     Raises:
-        BadArgument: if the file has no function under a decorator whose name ends in "nest".
+        BadArgument: if the edits are the function's, and the file has none under a decorator whose name ends in "nest".
     """
     end = time.monotonic() + seconds
     return smallest(
-        text, lambda edited: trial(edited, options).like(wanted), lambda: time.monotonic() < end, say
+        text,
+        lambda edited: trial(edited, options).like(wanted),
+        lambda: time.monotonic() < end,
+        say,
+        smaller or edits,
     )
 
 
@@ -231,11 +248,13 @@ def smallest(
     fails: Callable[[str], bool],
     may_go_on: Callable[[], bool] = lambda: True,
     say: Callable[[str], None] = lambda line: None,
+    smaller: Edits | None = None,
 ) -> str:
     """Edit a file again and again, each time keeping what still fails, until no edit does or the time is over."""
-    best, tried = ast.unparse(ast.parse(text)), set[str]()
+    best, tried = text.rstrip("\n"), set[str]()
     while may_go_on():
-        edited = next((edit for edit in edits(best) if edit not in tried), None)
+        found = (smaller or edits)(best)
+        edited = next((edit for edit in map(str.rstrip, found) if edit not in tried), None)
         if edited is None:
             break
         tried.add(edited)
@@ -254,12 +273,23 @@ def edits(text: str) -> Iterator[str]:
 
 def function_in(module: ast.Module) -> ast.FunctionDef:
     """The function under @pf.nest, or under another decorator whose name ends in "nest"."""
+    found = next(_functions(module), None)
+    if found is None:
+        raise BadArgument("the file has no function under @pf.nest")
+    return found
+
+
+def has_function(text: str) -> bool:
+    """True if a file has a function under @pf.nest."""
+    return any(_functions(ast.parse(text)))
+
+
+def _functions(module: ast.Module) -> Iterator[ast.FunctionDef]:
     for node in module.body:
         if isinstance(node, ast.FunctionDef) and any(
             re.search(r"nest\b", ast.unparse(decorator)) for decorator in node.decorator_list
         ):
-            return node
-    raise BadArgument("the file has no function under @pf.nest: only the source of one can be made smaller")
+            yield node
 
 
 def _nodes(text: str) -> list[ast.AST]:
@@ -388,19 +418,45 @@ class _Replaced(ast.NodeTransformer):
         return self.new if node is self.old else self.generic_visit(node)
 
 
-def reduce_file(file: Path, options: Options, seconds: float, out: Path | None, terminal: Terminal) -> bool:
+def program_in(file: str, load: Callable[[], Nest]) -> tuple[str, Edits]:
+    """Return the text of a program to reduce, and what edits it.
+
+    Args:
+        file: A Python file, or file.py:name.
+        load: Makes the nest that the file defines, where it is no function under @pf.nest.
+
+    Returns:
+        The file's text, or that of a file which makes its nest with other values of the constants.
+
+    Raises:
+        BadArgument: if the file defines no nest, or one that cannot be written as text.
+    """
+    if Path(file).is_file():
+        text = Path(file).read_text(encoding="utf-8")
+        if has_function(text):
+            return text, edits
+    return nest_source(load()), nest_edits
+
+
+def reduce_file(
+    file: str,
+    options: Options,
+    seconds: float,
+    out: Path | None,
+    terminal: Terminal,
+    load: Callable[[], Nest],
+) -> bool:
     """Reduce a file that fails; print each step and the smallest program, and write it where it is wanted.
 
     Returns:
         Whether the file failed.
     """
-    text = file.read_text(encoding="utf-8")
-    function_in(ast.parse(text))
+    text, smaller = program_in(file, load)
     outcome = trial(text, options)
     terminal.text(f"{file}: {outcome}")
     if not outcome.fails:
         return False
-    small = reduced(text, options, outcome, seconds, terminal.text)
+    small = reduced(text, options, outcome, seconds, terminal.text, smaller)
     terminal.heading("the smallest program that fails so")
     terminal.text(small)
     if out is not None:

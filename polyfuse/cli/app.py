@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Annotated
@@ -172,9 +173,7 @@ def draw(
 
 @app.command("reduce")
 def reduce_command(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A Python file with one function under @pf.nest.")
-    ],
+    file: File,
     target: TargetOption = Target.cpu,
     machine: MachineOption = None,
     device: DeviceOption = None,
@@ -182,14 +181,22 @@ def reduce_command(
     limit: Annotated[float, typer.Option(min=0, help="Seconds after which a trial is a time-out.")] = 60,
     minutes: Annotated[float, typer.Option(min=0, help="Start no trial after this time.")] = 10,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the smallest program here.")] = None,
+    batch: BatchOption = None,
+    features: FeaturesOption = None,
 ) -> None:
-    """Make a program smaller that gives a wrong value, crashes or does not end; exit 1 if it does none of these."""
+    """Make a program smaller that gives a wrong value, crashes or does not end; exit 1 if it does none of these.
+
+    The source of a function under @pf.nest is edited. Any other nest, such as a network, is written as statements and
+    edited so; its inputs and constants are small whole numbers then.
+    """
     from polyfuse.checks.reduce import Options, reduce_file
     from polyfuse.cli.draw import numbers
+    from polyfuse.cli.load import load_nest
 
     sizes = tuple(numbers(size or []).items())
     options = Options(target.value, machine, device and device.value, sizes, limit)
-    if not reduce_file(file, options, 60 * minutes, out, Terminal()):
+    load = partial(load_nest, file, batch, features)
+    if not reduce_file(file, options, 60 * minutes, out, Terminal(), load):
         raise typer.Exit(1)
 
 
