@@ -1,0 +1,181 @@
+"""Each rule of a legal tree, on small trees by hand; and a proof that builds on an earlier one finds the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import permutations, product
+
+import islpy as isl
+import pytest
+
+import polyfuse as pf
+from polyfuse.analysis.legality import broken, differing, first_broken
+from polyfuse.ir.bindings import Binding
+from polyfuse.ir.dependences import Pairs, split
+from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, sequence
+
+NAMES = "ABCD"
+
+
+def four() -> pf.Nest:
+    """A -> B -> D within a row, C -> D from the row before, A -> C from the column before; B's sum in no order."""
+    formulas = {
+        "A": "a[i, j] = x[i, j]",
+        "B": "b[i] += a[i, j]",
+        "C": "c[i, j] = a[i, j - 1] + 1",
+        "D": "o[i, j] = b[i] + c[i - 1, j]",
+    }
+    roles = {"x": "input", "a": "temporary", "b": "inout", "c": "inout", "o": "output"}
+    tensors = [
+        pf.Tensor(name, (4,) if name == "b" else (4, 4), "float64", role)  # type: ignore[arg-type]
+        for name, role in roles.items()
+    ]
+    box = "1 <= i < 4 and 1 <= j < 4"
+    every = [pf.statement(f"{{ {n}[i, j] : {box} }}", text) for n, text in formulas.items()]
+    every[0] = pf.statement("{ A[i, j] : 1 <= i < 4 and 0 <= j < 4 }", formulas["A"])
+    return pf.Nest.of(tensors, every)
+
+
+PAIRS = four().dependences().pairs
+
+
+def date(name: str, text: str) -> isl.PwAff:
+    return isl.PwAff(f"{{ {name}[i, j] -> [({text})] }}")
+
+
+def row(name: str, j: str = "j") -> Loop:
+    """One statement in its loop over columns."""
+    return Loop("j", ((name, date(name, j)),), Leaf(name))
+
+
+def rows(children: tuple[Tree, ...], i: dict[str, str] | None = None) -> Loop:
+    """A loop over rows around parts."""
+    dates = tuple((name, date(name, (i or {}).get(name, "i"))) for name in NAMES)
+    return Loop("i", dates, sequence(children))
+
+
+def alone(child: Loop) -> Loop:
+    """A part in a loop over rows of its own."""
+    (name,) = child.names
+    return Loop("i", ((name, date(name, "i")),), child)
+
+
+def same_verdict(tree: Tree, proven: Tree) -> bool:
+    """Whether a proof that builds on another says what one from the beginning says."""
+    fresh, later = first_broken(tree, PAIRS), first_broken(tree, PAIRS, proven)
+    if fresh is None or later is None:
+        return fresh is later
+    return later.pairs.intersect(fresh.pairs).is_equal(later.pairs) or not later.pairs.is_empty()
+
+
+def orders(parts: tuple[Tree, ...], other: tuple[Tree, ...]) -> Iterator[tuple[Tree, ...]]:
+    """The parts in every order, each as it was or as another tree of the same statements."""
+    for order in permutations(range(len(parts))):
+        for changed in product((False, True), repeat=len(parts)):
+            yield tuple((other if changed[at] else parts)[at] for at in order)
+
+
+PARTS = tuple(row(name) for name in NAMES)
+REVERSED = tuple(row(name, "-j") for name in NAMES)
+AGAIN = tuple(row(name) for name in NAMES)
+
+
+@pytest.mark.parametrize("other", [REVERSED, AGAIN], ids=["reversed", "again"])
+@pytest.mark.parametrize("inside", [True, False], ids=["in one loop", "apart"])
+def test_parts_in_every_order_after_a_proof(inside: bool, other: tuple[Tree, ...]) -> None:
+    parts = PARTS if inside else tuple(map(alone, PARTS))
+    others = other if inside else tuple(map(alone, other))  # type: ignore[arg-type]
+    proven = rows(parts) if inside else sequence(parts)
+    assert first_broken(proven, PAIRS) is None
+    verdicts = set()
+    for children in orders(parts, others):
+        tree = rows(children) if inside else sequence(children)
+        assert same_verdict(tree, proven)
+        verdicts.add(first_broken(tree, PAIRS) is None)
+    assert verdicts == {True, False}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("i", ["i + 1", "i - 1", "-i"])
+def test_one_statements_rows_moved_after_a_proof(name: str, i: str) -> None:
+    proven = rows(PARTS)
+    assert same_verdict(rows(PARTS, {name: i}), proven)
+    assert same_verdict(rows(PARTS, {name: i}), sequence(tuple(map(alone, PARTS))))
+    assert same_verdict(sequence(tuple(map(alone, PARTS))), rows(PARTS, {name: i}))
+
+
+@pytest.mark.parametrize("bind", ["cores", "block.x", "thread.y", "vector", "unroll", "pipeline"])
+def test_a_loop_bound_after_a_proof(bind: str) -> None:
+    proven = rows(PARTS)
+    tree = replace(proven, bind=Binding(bind))
+    assert same_verdict(tree, proven)
+    assert (first_broken(tree, PAIRS, proven) is None) is (bind == "unroll")
+
+
+def step(text: str) -> tuple[Pairs, ...]:
+    """The dependences of one statement in two loops, t and i."""
+    tensors = [pf.Tensor("a", (24, 24), "float64", "inout"), pf.Tensor("s", (), "float64", "inout")]
+    every = [pf.statement("{ S[t, i] : 0 <= t < 3 and 0 <= i < 6 }", text)]
+    used = {access.tensor for access in every[0].accesses}
+    return pf.Nest.of([t for t in tensors if t.name in used], every).dependences().pairs
+
+
+def piped(i: str, inner: bool = True) -> Loop:
+    """A pipeline over t around a loop over i, or around nothing."""
+    t, by = isl.PwAff("{ S[t, i] -> [(t)] }"), isl.PwAff(f"{{ S[t, i] -> [({i})] }}")
+    body: Tree = Loop("i", (("S", by),), Leaf("S")) if inner else Leaf("S")
+    return Loop("t", (("S", t),), body, bind=Binding.PIPELINE)
+
+
+@pytest.mark.parametrize(
+    ("text", "forward", "backward"),
+    [
+        (
+            "a[0, i] = a[0, i + 1] + 1",
+            False,
+            True,
+        ),  # anti within a row, flow from the row before, at a larger i
+        ("a[0, i + 1] = 2 * a[0, i]", False, True),  # anti from the row before, at a smaller i
+        ("a[0, i] = 2 * a[0, i]", True, True),
+        ("a[t, i] = 2 * a[t, i]", True, True),
+        ("a[t + 1, i + 1] = a[t, i]", True, False),
+        ("s += a[t, i]", False, False),  # two at once on one element
+    ],
+)
+def test_a_pipelines_inner_loop_counts(text: str, forward: bool, backward: bool) -> None:
+    pairs = step(text)
+    found = {i: [b for b in broken(piped(i), None, pairs) if "pipeline" in b.why] for i in ("i", "-i")}
+    assert {i: not wrong for i, wrong in found.items()} == {"i": forward, "-i": backward}
+    for i, other in (("i", "-i"), ("-i", "i")):
+        again = [b for b in broken(piped(i), piped(other), pairs) if "pipeline" in b.why]
+        assert [b.kind for b in again] == [b.kind for b in found[i]]
+
+
+def test_a_pipeline_without_a_loop_inside_carries_nothing() -> None:
+    carried = split("flow", isl.Map("{ S[t, i] -> S[t + 1, i] : 0 <= t < 2 and 0 <= i < 6 }"))
+    own = split("flow", isl.Map("{ S[t, i] -> S[t, i + 1] : 0 <= t < 2 and 0 <= i < 6 }"))
+    (first, *_) = broken(piped("i", inner=False), None, (carried, own))
+    assert first.pairs.is_equal(carried.map)
+    assert "the loop inside" in first.remedy
+
+
+def test_pairs_of_one_date_have_no_order() -> None:
+    own = split("anti", isl.Map("{ S[t, i] -> S[t, i + 1] : 0 <= t < 2 and 0 <= i < 6 }"))
+    (found,) = broken(Leaf("S"), None, (own, split("flow", isl.Map("{ S[t, i] -> S[t, i] : 1 = 0 }"))))
+    assert (found.kind, "same date" in found.why) == ("anti", True)
+
+
+def test_differing_pairs_differ_either_way() -> None:
+    pairs = isl.Map("{ S[i] -> S[j] : 0 <= i, j < 3 }")
+    i = isl.PwAff("{ S[i] -> [(i)] }")
+    assert differing(pairs, i, i).is_equal(isl.Map("{ S[i] -> S[j] : 0 <= i, j < 3 and i != j }"))
+    assert differing(pairs, i, i.neg()).is_equal(isl.Map("{ S[i] -> S[j] : 0 <= i, j < 3 and i + j > 0 }"))
+
+
+def test_a_part_that_runs_after_its_sink_is_named_with_its_pairs() -> None:
+    swapped = Sequence(tuple(map(alone, (PARTS[1], PARTS[0], PARTS[2], PARTS[3]))))
+    (found,) = broken(swapped, None, PAIRS)
+    assert found.kind == "flow"
+    assert found.why == "the part with A would run after the part with B"
+    assert found.pairs.is_equal(isl.Map("{ A[i, j] -> B[i, j] : 1 <= i < 4 and 1 <= j < 4 }"))
