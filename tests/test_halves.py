@@ -12,7 +12,7 @@ from polyfuse.codegen.cpu.intrinsics import half_conversions as half_operations
 from polyfuse.codegen.looptree.half_types import converted
 from polyfuse.errors import BadArgument, IllegalRewrite, InvalidNest, InvalidSchedule
 from polyfuse.ir import Nest, Tensor, statement
-from polyfuse.ir.tensor import relative_step
+from polyfuse.ir.number_types import relative_step
 
 Array = np.ndarray[Any, Any]
 HALVES = ("float16", "bfloat16")

@@ -30,10 +30,10 @@ from polyfuse.errors import ValidationFailure
 from polyfuse.ir.access import Access
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.number_types import HALVES
 from polyfuse.ir.precision import STORED, Math
 from polyfuse.ir.scalar import Read, Tf32
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tensor import HALVES
 from polyfuse.ir.tree import Tree, loops_around, parts, restrict, statements
 from polyfuse.sets import OUT, union_map, union_set
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.storage import LANE
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.number_types import is_real
 from polyfuse.ir.tree import Loop, Tree, date_map, loops, parts, path_to, statements
 
 MOST_LANES = 1024
@@ -41,7 +42,7 @@ def _faults(nest: Nest, tree: Tree, loop: Loop) -> Iterator[str]:
         yield f"lanes combine a reduction's values, but {s.name} is {s.op!r}: bind {loop.name} to thread.x instead"
     elif s.write.tensor in {access.tensor for access in s.reads}:
         yield f"{s.name} reads {s.write.tensor}, which its lanes do not see until all of them are done"
-    elif not nest.tensor(s.write.tensor).dtype.startswith("float"):
+    elif not is_real(nest.tensor(s.write.tensor).dtype):
         yield f"{s.name} combines {nest.tensor(s.write.tensor).dtype}; lanes combine floating-point numbers"
     else:
         domain = nest.domains[s.name]

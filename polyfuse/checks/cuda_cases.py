@@ -20,8 +20,8 @@ from polyfuse.bilinear import named
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest
 from polyfuse.ir.gather import rows_of
+from polyfuse.ir.number_types import HALVES
 from polyfuse.ir.precision import PRECISIONS, Math
-from polyfuse.ir.tensor import HALVES
 from polyfuse.rewrite import bilinear
 from polyfuse.rewrite.gradient import vjp
 from polyfuse.runtime.samples import drawn, roundings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from polyfuse.codegen.cuda.kernel_grammar import parse
 from polyfuse.codegen.program import Code, Program
 from polyfuse.errors import InvalidSchedule
-from polyfuse.ir.tensor import ITEMSIZE
+from polyfuse.ir.number_types import ITEMSIZE
 from polyfuse.machine import GpuMachine, Machine
 
 

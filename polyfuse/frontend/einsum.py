@@ -9,6 +9,7 @@ from polyfuse.errors import InvalidNest
 from polyfuse.errors.proving import proving
 from polyfuse.frontend.nest_builder import NestBuilder
 from polyfuse.ir import DType, Nest
+from polyfuse.ir.number_types import is_real
 
 NAMES = "ABCDEFGH"
 
@@ -82,7 +83,7 @@ def einsum(
     target = _element(out, result)
     if len(indices) == len(result):
         return build.statement("product", domain(result), target, value).nest()
-    zero = build.statement("zero", domain(result), target, "0.0" if dtype.startswith("float") else "0")
+    zero = build.statement("zero", domain(result), target, "0.0" if is_real(dtype) else "0")
     return zero.statement("mac", domain(indices), target, value, op="+=").nest()
 
 

@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 import sympy
 
+from polyfuse.ir.number_types import DType, computed_in, real_type
 from polyfuse.ir.precision import rounded
 from polyfuse.ir.scalar import (
+    CONVERSIONS,
+    AsType,
     BitAnd,
     BitOr,
     BitXor,
@@ -42,33 +45,53 @@ def erf(x: Any) -> Any:
     return np.asarray(_erf(x)).astype(np.result_type(x))
 
 
+def of_real(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function of numbers that are rounded. NumPy has halves for integers of 8 bits; bodies compute in float32."""
+
+    def call(x: Any) -> Any:
+        if isinstance(x, np.ndarray | np.generic) and x.dtype.kind in "biu":
+            dtype = real_type(x.dtype.name)  # type: ignore[arg-type]  # tensors have such types alone
+            return function(x.astype(computed_in(dtype)))  # type: ignore[arg-type]
+        return function(x)
+
+    return call
+
+
+def _as_type(dtype: DType) -> Callable[[Any], Any]:
+    def call(x: Any) -> Any:
+        found = np.asarray(x).astype(dtype)
+        return found.astype(computed_in(dtype))[()]
+
+    return call
+
+
 CALLS: Mapping[type[sympy.Basic], Callable[..., Any]] = {
     Maximum: np.maximum,
     Minimum: np.minimum,
     Select: np.where,
     Tf32: partial(rounded, "tf32"),
     sympy.Abs: np.abs,
-    sympy.exp: np.exp,
-    sympy.log: np.log,
-    sympy.tanh: np.tanh,
-    sympy.sin: np.sin,
-    sympy.cos: np.cos,
-    sympy.erf: erf,
-    sympy.tan: np.tan,
-    sympy.asin: np.arcsin,
-    sympy.acos: np.arccos,
-    sympy.atan: np.arctan,
-    sympy.sinh: np.sinh,
-    sympy.cosh: np.cosh,
-    sympy.asinh: np.arcsinh,
-    sympy.acosh: np.arccosh,
-    sympy.atanh: np.arctanh,
+    sympy.exp: of_real(np.exp),
+    sympy.log: of_real(np.log),
+    sympy.tanh: of_real(np.tanh),
+    sympy.sin: of_real(np.sin),
+    sympy.cos: of_real(np.cos),
+    sympy.erf: of_real(erf),
+    sympy.tan: of_real(np.tan),
+    sympy.asin: of_real(np.arcsin),
+    sympy.acos: of_real(np.arccos),
+    sympy.atan: of_real(np.arctan),
+    sympy.sinh: of_real(np.sinh),
+    sympy.cosh: of_real(np.cosh),
+    sympy.asinh: of_real(np.arcsinh),
+    sympy.acosh: of_real(np.arccosh),
+    sympy.atanh: of_real(np.arctanh),
     sympy.floor: np.floor,
     sympy.ceiling: np.ceil,
-    Expm1: np.expm1,
-    Log1p: np.log1p,
-    Log2: np.log2,
-    Log10: np.log10,
+    Expm1: of_real(np.expm1),
+    Log1p: of_real(np.log1p),
+    Log2: of_real(np.log2),
+    Log10: of_real(np.log10),
     FloorDiv: np.floor_divide,
     Modulo: np.remainder,
     LeftShift: np.left_shift,
@@ -83,13 +106,15 @@ CALLS: Mapping[type[sympy.Basic], Callable[..., Any]] = {
     sympy.Equality: np.equal,
     sympy.Unequality: np.not_equal,
     sympy.Not: np.logical_not,
+    **{node: _as_type(node.dtype) for node in CONVERSIONS.values()},
 }
 
 
 def function_of(body: sympy.Basic, positions: Mapping[str, int]) -> Function:
     """The body as a function of its leaves, which `positions` numbers by name.
 
-    A part without leaves is a plain number: it takes the type of what it meets, as a literal does in NumPy.
+    A part without leaves is a plain number: it takes the type of what it meets, as a literal does in NumPy, unless it
+    has been converted to one.
     """
     if isinstance(body, sympy.Symbol):
         return operator.itemgetter(positions[body.name])
@@ -100,7 +125,8 @@ def function_of(body: sympy.Basic, positions: Mapping[str, int]) -> Function:
     if body.free_symbols:
         return made
     value = made(())
-    return _literal(value.item() if isinstance(value, np.generic | np.ndarray) else value)
+    weak = isinstance(value, np.generic | np.ndarray) and not body.has(AsType)
+    return _literal(value.item() if weak else value)
 
 
 def _chosen_number(body: sympy.Basic) -> Select | None:
@@ -140,7 +166,7 @@ def _number(body: sympy.Basic) -> Any:
 def _operation(body: sympy.Basic, positions: Mapping[str, int]) -> Function:
     match body:
         case sympy.Add():
-            return _chain(operator.add, body.args, positions)
+            return _sum(body, positions)
         case sympy.Mul():
             return _product(body, positions)
         case sympy.Pow():
@@ -165,8 +191,29 @@ def _chain(
     return lambda leaves: reduce(combine, (f(leaves) for f in inner))
 
 
+def _sum(body: sympy.Add, positions: Mapping[str, int]) -> Function:
+    """Terms from left to right; after the first, -1 * b is one subtraction of b: unsigned numbers have no -b."""
+    result = function_of(body.args[0], positions)
+    for term in body.args[1:]:
+        negated = isinstance(term, sympy.Mul) and len(term.args) == 2 and term.args[0] == -1
+        operand = function_of(term.args[1] if negated else term, positions)
+        result = _both(operator.sub if negated else operator.add, result, operand)
+    return result
+
+
+def _negated(inner: Function) -> Function:
+    def call(leaves: Sequence[Any]) -> Any:
+        value = inner(leaves)
+        truth = isinstance(value, np.ndarray | np.generic) and value.dtype == np.bool_
+        return -1 * value if truth else -value
+
+    return call
+
+
 def _product(body: sympy.Mul, positions: Mapping[str, int]) -> Function:
     """Factors from left to right; after the first, b ** -1 is one division by b."""
+    if body.args[0] == -1 and len(body.args) == 2:
+        return _negated(function_of(body.args[1], positions))
     result = function_of(body.args[0], positions)
     for factor in body.args[1:]:
         inverse = isinstance(factor, sympy.Pow) and factor.args[1] == -1
@@ -179,11 +226,15 @@ def _both(combine: Callable[[Any, Any], Any], left: Function, right: Function) -
     return lambda leaves: combine(left(leaves), right(leaves))
 
 
+def _after(function: Callable[[Any], Any], inner: Function) -> Function:
+    return lambda leaves: function(inner(leaves))
+
+
 def _power(body: sympy.Pow, positions: Mapping[str, int]) -> Function:
     base, exponent = body.args
     inner = function_of(base, positions)
     if exponent == -1:
         return lambda leaves: np.divide(1, inner(leaves))
-    if exponent == sympy.Rational(1, 2):
-        return lambda leaves: np.sqrt(inner(leaves))
+    if isinstance(exponent, sympy.Rational) and exponent.q == 2:
+        return _after(of_real(np.sqrt), inner)
     return _both(np.power, inner, function_of(exponent, positions))

@@ -12,8 +12,8 @@ from polyfuse.errors import BadArgument, quantity
 from polyfuse.interpret.affine_grid import Points, values
 from polyfuse.ir import Nest, Tensor
 from polyfuse.ir.gather import check_indices, parts_of
+from polyfuse.ir.number_types import NUMBER_TYPES, computed_in, has, is_integer
 from polyfuse.ir.sizes import check_sizes, solved
-from polyfuse.ir.tensor import computed_in
 
 Array = np.ndarray[Any, Any]
 
@@ -42,7 +42,7 @@ def named_arrays(nest: Nest, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[
 
 def _array(tensor: Tensor, value: Any) -> Array:
     if tensor.rank == 0 and isinstance(value, int | float):
-        if tensor.dtype.startswith("int") and int(value) != value:
+        if is_integer(tensor.dtype) and not (int(value) == value and has(tensor.dtype, int(value))):
             raise BadArgument(f"{tensor.name} is {value!r}, expected {tensor}")
         return np.asarray(value, computed_in(tensor.dtype)).astype(tensor.dtype)
     array = np.asarray(value)
@@ -91,7 +91,8 @@ def evaluate(text: str, sizes: Mapping[str, int]) -> int:
 def memory_of(nest: Nest, arrays: Mapping[str, Array], sizes: Mapping[str, int]) -> dict[str, Array]:
     """An array for every tensor, in row-major order: given values (copied where they will be written), else poison.
 
-    Poison is NaN, or the smallest integer, so that an element that is read or returned unwritten shows.
+    Poison is NaN, or the smallest integer (the largest, if none is negative), so that an element that is read or
+    returned unwritten shows.
     """
     memory = {}
     check_indices(nest, arrays, sizes)
@@ -103,7 +104,7 @@ def memory_of(nest: Nest, arrays: Mapping[str, Array], sizes: Mapping[str, int])
             copy = tensor.role == "inout"
             memory[tensor.name] = np.array(arrays[tensor.name], order="C", copy=copy or None)
         else:
-            dtype = np.dtype(tensor.dtype)
-            poison = np.iinfo(dtype).min if dtype.kind == "i" else np.nan
-            memory[tensor.name] = np.full(shape_of(tensor, sizes), poison, dtype)
+            known = NUMBER_TYPES[tensor.dtype]
+            poison = np.nan if known.kind == "float" else known.least if known.signed else known.largest
+            memory[tensor.name] = np.full(shape_of(tensor, sizes), poison, tensor.dtype)
     return memory

@@ -9,12 +9,14 @@ from typing import Any
 
 import islpy as isl
 import numpy as np
+import sympy
 
 from polyfuse.interpret.affine_grid import Ints, Points, values
 from polyfuse.interpret.array_body import Function, function_of
 from polyfuse.interpret.oracle_arguments import Array
 from polyfuse.ir import Access, Nest, Statement
-from polyfuse.ir.tensor import computed_in
+from polyfuse.ir.number_types import computed_in
+from polyfuse.ir.scalar import AsType
 
 CHUNK = 1 << 21
 """Points that are evaluated at once: 16 MB an array of float64."""
@@ -106,12 +108,23 @@ class Run:
         return position if at.length is None else np.broadcast_to(position, at.shape)
 
     def numbers(self, at: Points) -> list[Any]:
-        """The dimensions and sizes as the body's numbers: in the target's own precision, if that is a float."""
+        """The dimensions and sizes as the body's numbers: in the target's own precision, if that is a float.
+
+        Those that occur in conversions alone are integers.
+        """
         dtype = np.dtype(computed_in(self.state.nest.tensor(self.statement.write.tensor).dtype))
-        dtype = dtype if dtype.kind == "f" else np.dtype(np.int64)
-        used = {symbol.name for symbol in self.statement.body.free_symbols}
+        dtype = dtype if dtype.kind == "f" or dtype == np.uint64 else np.dtype(np.int64)
+        used = {symbol.name for symbol in numbers_in(self.statement.body)}
         dims = [
             d.astype(dtype) if name in used else d
             for name, d in zip(self.statement.dims, at.dims, strict=True)
         ]
-        return [*dims, *(dtype.type(size) for size in self.state.sizes.values())]
+        sizes = (dtype.type(n) if name in used else np.int64(n) for name, n in self.state.sizes.items())
+        return [*dims, *sizes]
+
+
+def numbers_in(body: sympy.Basic) -> set[sympy.Symbol]:
+    """The leaves of a body but for those whose conversion is asked for."""
+    if isinstance(body, AsType) and isinstance(body.args[0], sympy.Symbol):
+        return set()
+    return {body} if isinstance(body, sympy.Symbol) else set().union(*map(numbers_in, body.args))

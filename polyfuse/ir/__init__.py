@@ -6,8 +6,9 @@ from polyfuse.ir.bindings import Binding
 from polyfuse.ir.dependences import Dependences
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.nest_text import statement
+from polyfuse.ir.number_types import DType
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tensor import DType, Role, Tensor
+from polyfuse.ir.tensor import Role, Tensor
 
 __all__ = [
     "Access",

@@ -3,7 +3,8 @@
 - every subscript lies inside its tensor:        access(domain) is a subset of the tensor's elements
 - a temporary is written before it is read:      every read has an earlier write of the same element
 - only outputs, inouts and temporaries are written
-- no half (float16, bfloat16) is reduced into: every step would round; and no fractions are added up in integers
+- no half (float16, bfloat16) is reduced into: every step would round; no fractions are added up in integers, and
+  nothing in truth values
 - a gathered tensor is rows of an input or a constant, chosen by an input of integers (polyfuse.ir.gather)
 - // % << >> & | ^ are of integers
 - numbers fit the integers that they meet or are stored to, and no integer has a negative number as its power
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import islpy as isl
@@ -29,10 +31,10 @@ from polyfuse.ir.access import Access
 from polyfuse.ir.dependences import earlier
 from polyfuse.ir.gather import check_gathered
 from polyfuse.ir.nest_data import NestData
-from polyfuse.ir.number_types import Type, is_number, joined, leaf_types, type_of
-from polyfuse.ir.scalar import OfIntegers
+from polyfuse.ir.number_types import NUMBER_TYPES, Type, computed_in, is_integer, is_number, is_real, joined
+from polyfuse.ir.scalar import AsType, BitAnd, BitOr, BitXor, OfIntegers, leaf_types, type_of, whole_number
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tensor import ITEMSIZE, Tensor, computed_in
+from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import statements
 from polyfuse.sets import maps_of, param_names, point_of, tuple_names, union_map
 
@@ -79,7 +81,12 @@ def _written(nest: NestData, statement: Statement) -> None:
             f"statement {statement.name}: {statement.op} into {target.name} would round to {target.dtype} at every "
             f"step: combine into a float32 temporary, and store that to {target.name} at the end"
         )
-    if target.dtype.startswith("int") and statement.op in ("+=", "*="):
+    if target.dtype == "bool" and statement.op in ("+=", "*="):
+        raise InvalidNest(
+            f"statement {statement.name}: {statement.op} into {target.name}, which holds truth values: use max= for "
+            "any, min= for all, or count in an int64 temporary"
+        )
+    if is_integer(target.dtype) and statement.op in ("+=", "*="):
         _is_of_integers(nest, statement, target)
 
 
@@ -87,7 +94,7 @@ def _is_of_integers(nest: NestData, statement: Statement, target: Tensor) -> Non
     """A sum of fractions in an integer would be cut off at every step, and depend on their order."""
     reads = [nest.tensor(access.tensor).dtype for access in statement.reads]
     dtype = type_of(statement.body, leaf_types(target.dtype, reads))
-    if not dtype.startswith("int"):
+    if is_real(dtype):
         what = "fractions" if dtype == "fraction" else f"{dtype} numbers"
         raise InvalidNest(
             f"statement {statement.name}: {statement.op} of {what} into {target.name} would cut off to {target.dtype} "
@@ -106,7 +113,7 @@ def _numbers_fit(nest: NestData, statement: Statement) -> None:
     def visit(part: sympy.Basic, meets: Type) -> None:
         # a maximum of numbers, say, is as large as they are: SymPy has no value for it
         if not part.free_symbols and (isinstance(part, Boolean) or not part.args or part.doit().is_Number):
-            fits = isinstance(part, Boolean) or is_number(meets) or not meets.startswith("int")
+            fits = isinstance(part, Boolean) or is_number(meets) or not is_integer(meets)
             if not fits and not _fits_integer(part, meets):
                 value = part.doit()
                 shown = str(value) if value.is_Integer else f"{float(value):g}"
@@ -116,32 +123,64 @@ def _numbers_fit(nest: NestData, statement: Statement) -> None:
                 )
             return
         own = type_of(part, leaf)
-        if isinstance(part, OfIntegers) and not own.startswith("int"):
+        if isinstance(part, OfIntegers) and is_real(own):
             raise InvalidNest(
                 f"statement {statement.name}: {type(part).__name__} of {own} numbers: use integers; an index is a "
                 "number of the type that is stored"
             )
         inside = meets if is_number(own) else own
+        if isinstance(part, AsType):
+            inside = part.dtype if is_number(type_of(part.args[0], leaf)) else type_of(part.args[0], leaf)
         if isinstance(part, Relational):
             inside = joined(type_of(arg, leaf) for arg in part.args)
         if isinstance(part, sympy.Pow) and part.args[1] != -1 and not part.args[1].free_symbols:
             base = type_of(part.args[0], leaf)
-            if base.startswith("int") and own == base and part.args[1].doit() < 0:
+            if is_integer(base) and own == base and part.args[1].doit() < 0:
                 raise InvalidNest(
                     f"statement {statement.name}: {base} to the power of {part.args[1].doit()} is no integer: "
                     f"1 / x ** n, or a power of a float64 value"
                 )
-        for arg in part.args:
-            visit(arg, inside)
+        if not isinstance(part, BitAnd | BitOr | BitXor):
+            _no_truth_values(statement, part, leaf)
+        for arg in _operands(part):
+            if not (
+                isinstance(part, Relational) and whole_number(arg) is not None
+            ):  # any integer can be compared
+                visit(arg, inside)
 
     visit(statement.body, computed_in(target))
+
+
+def _operands(part: sympy.Basic) -> list[sympy.Basic]:
+    """The operands of an operation. The sign of a difference is none: x - 1 of unsigned numbers adds no -1."""
+
+    def unsigned(term: sympy.Basic) -> sympy.Basic:
+        negated = isinstance(term, sympy.Mul) and len(term.args) == 2 and term.args[0] == -1
+        return term.args[1] if negated else term
+
+    if isinstance(part, sympy.Add):
+        return [part.args[0], *map(unsigned, part.args[1:])]
+    return [unsigned(part)] if unsigned(part) is not part else list(part.args)
+
+
+def _no_truth_values(statement: Statement, part: sympy.Basic, leaf: Callable[[sympy.Symbol], Type]) -> None:
+    """Differences, quotients of integers, shifts and powers of truth values, which NumPy refuses or has as int8."""
+    of_two = isinstance(part, OfIntegers | sympy.Pow) and part.args[1] != -1
+    minus = isinstance(part, sympy.Add | sympy.Mul) and len(_operands(part)) < len(part.args)
+    minus |= isinstance(part, sympy.Add) and any(
+        a is not b for a, b in zip(_operands(part), part.args, strict=True)
+    )
+    if (of_two or minus) and joined(type_of(arg, leaf) for arg in _operands(part)) == "bool":
+        raise InvalidNest(
+            f"statement {statement.name}: an operation of numbers on truth values: use int8(x), or & | ^ and not"
+        )
 
 
 def _fits_integer(number: sympy.Basic, dtype: str) -> bool:
     """True if a number, cut off, is a value of an integer type."""
     value = number.doit()
-    limit = 2 ** (8 * ITEMSIZE[dtype] - 1)
-    return bool(value.is_finite) and bool(-limit - 1 < value) and bool(value < limit)
+    known = NUMBER_TYPES[dtype]
+    return bool(value.is_finite) and bool(known.least - 1 < value) and bool(value < known.largest + 1)
 
 
 FACTOR, NUMBER = 2**20, 2**40

@@ -18,11 +18,9 @@ import numpy as np
 
 from polyfuse.errors import BadArgument, InvalidNest
 from polyfuse.ir.nest_data import NestData
+from polyfuse.ir.number_types import is_integer
 from polyfuse.ir.sizes import Sizes, extent
 from polyfuse.ir.tensor import Tensor
-
-INTEGERS = ("int32", "int64")
-"""The element types of an index."""
 
 
 def check_gathered(nest: NestData) -> None:
@@ -37,9 +35,9 @@ def check_gathered(nest: NestData) -> None:
                 raise InvalidNest(
                     f"gathered {tensor.name}: {part.name} has role {part.role}, expected {' or '.join(allowed)}, {why}"
                 )
-        if index.dtype not in INTEGERS:
+        if not is_integer(index.dtype):
             raise InvalidNest(
-                f"gathered {tensor.name}: the index {index.name} is {index.dtype}, expected {' or '.join(INTEGERS)}"
+                f"gathered {tensor.name}: the index {index.name} is {index.dtype}, expected integers"
             )
         if table.rank == 0 or tensor != Tensor.gathered(tensor.name, table, index):
             raise InvalidNest(f"{tensor} is not what {table} and {index} give: rows for each index")

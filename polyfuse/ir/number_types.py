@@ -1,36 +1,180 @@
-"""The type of each part of a body, by NumPy's rules: literals take the type of the other operand (NEP 50).
+"""The types of numbers: one record each, and NumPy's rules for the type of an operation.
 
     int32 * int32   ->   int32, which wraps          float32 + 1.1     ->   float32
     int32 / int32   ->   float64                     float32 * int32   ->   float64
     int32 * 1.5     ->   float64                     float32 + float64 ->   float64
+    uint8 + int8    ->   int16                       uint64 + int64    ->   float64
+    bool + 1        ->   int64                       sqrt(int16)       ->   float32
 
-What is chosen between numbers is a number too. Dimensions and sizes have the target's type, or int64 where that is no
-float.
+A literal is weak: it takes the type of the other operand, if that is of its kind or of a larger one (NEP 50).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Literal, get_args
 
+import ml_dtypes  # its import tells NumPy of bfloat16
 import numpy as np
-import sympy
-from sympy.logic.boolalg import Boolean
 
-from polyfuse.ir.scalar import Maximum, Minimum, OfIntegers, Read, Select
-from polyfuse.ir.tensor import DType, computed_in
+DType = Literal[
+    "float32",
+    "float64",
+    "int32",
+    "int64",
+    "float16",
+    "bfloat16",
+    "bool",
+    "int8",
+    "int16",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+]
+"""The element types. float16 and bfloat16 are storage: see `computed_in`."""
 
 Number = Literal["integer", "fraction"]
 """The kind of a literal without a type: 3, or 0.5."""
 
 Type = DType | Number
 
+Kind = Literal["bool", "integer", "float"]
+"""Truth values, whole numbers that wrap, numbers that are rounded."""
+
+
+@dataclass(frozen=True)
+class NumberType:
+    """One type of numbers.
+
+    Attributes:
+        name: NumPy's name; "integer" and "fraction" are those of literals.
+        kind: What its values are.
+        bits: Bits of an element in memory; those of a literal are 0, as it has no memory.
+        signed: True if there are negative values.
+        computed_in: The type that values of a tensor have in a body.
+        held_as: The type of a kernel's arrays and variables: an integer of the same bits where numba and GPUs have no
+            numbers of this type in memory.
+        note: What annotations call it: "f64" in "f64[N]".
+    """
+
+    name: str
+    kind: Kind
+    bits: int
+    signed: bool
+    computed_in: DType
+    held_as: str
+    note: str
+
+    @property
+    def is_weak(self) -> bool:
+        """True for the type of a literal."""
+        return self.bits == 0
+
+    @property
+    def least(self) -> int:
+        """The smallest integer, or the smaller truth value."""
+        return -(2 ** (self.bits - 1)) if self.signed else 0
+
+    @property
+    def largest(self) -> int:
+        """The largest integer, or the larger truth value."""
+        return 1 if self.kind == "bool" else 2 ** (self.bits - self.signed) - 1
+
+
+def _integer(name: DType, note: str) -> NumberType:
+    bits = np.dtype(name).itemsize * 8
+    return NumberType(name, "integer", bits, np.dtype(name).kind == "i", name, name, note)
+
+
+NUMBER_TYPES: Mapping[str, NumberType] = {
+    each.name: each
+    for each in (
+        NumberType("float32", "float", 32, True, "float32", "float32", "f32"),
+        NumberType("float64", "float", 64, True, "float64", "float64", "f64"),
+        _integer("int32", "i32"),
+        _integer("int64", "i64"),
+        NumberType("float16", "float", 16, True, "float32", "uint16", "f16"),
+        NumberType("bfloat16", "float", 16, True, "float32", "uint16", "bf16"),
+        NumberType("bool", "bool", 8, False, "bool", "uint8", "bool"),
+        _integer("int8", "i8"),
+        _integer("int16", "i16"),
+        _integer("uint8", "u8"),
+        _integer("uint16", "u16"),
+        _integer("uint32", "u32"),
+        _integer("uint64", "u64"),
+        NumberType("integer", "integer", 0, True, "int64", "int64", ""),
+        NumberType("fraction", "float", 0, True, "float64", "float64", ""),
+    )
+}
+"""Every type by its name, those of literals last."""
+
 _TYPES: Mapping[str, DType] = {dtype: dtype for dtype in get_args(DType)}
 
+ITEMSIZE: Mapping[str, int] = {dtype: NUMBER_TYPES[dtype].bits // 8 for dtype in _TYPES}
+"""Bytes per element."""
 
-def is_number(dtype: Type) -> bool:
+HALVES = ("float16", "bfloat16")
+"""Element types that are stored and not computed in: 11 digits up to 65504, and 8 digits with float32's exponents."""
+
+
+def element_type(name: object) -> DType | None:
+    """The element type of a name, or of what NumPy takes for a type; None if tensors have none such.
+
+    >>> element_type("float32"), element_type(np.uint8), element_type("complex256x")
+    ('float32', 'uint8', None)
+    """
+    try:
+        return _TYPES.get(np.dtype(name).name)  # type: ignore[call-overload]  # whatever it may be
+    except TypeError:
+        return None
+
+
+def computed_in(dtype: DType) -> DType:
+    """The type that values of a tensor have in a body: float32 for a half, which an element is exactly.
+
+    A value that is stored to a half is rounded to float32, as for a tensor of float32, and then once to nearest even.
+    """
+    return NUMBER_TYPES[dtype].computed_in
+
+
+def relative_step(dtype: str) -> float:
+    """The distance from 1 to the next number of a floating-point type: twice its unit of rounding.
+
+    >>> [relative_step(dtype) for dtype in ("float16", "bfloat16")]
+    [0.0009765625, 0.0078125]
+    """
+    return float(ml_dtypes.finfo(np.dtype(dtype)).eps)  # type: ignore[no-untyped-call]
+
+
+def is_number(dtype: str) -> bool:
     """True for the type of a literal number, which adopts the type of the other operand."""
-    return dtype in get_args(Number)
+    return NUMBER_TYPES[dtype].is_weak
+
+
+def is_integer(dtype: str) -> bool:
+    """True for whole numbers, literals too; not for truth values.
+
+    >>> [is_integer(dtype) for dtype in ("uint8", "integer", "bool", "float32")]
+    [True, True, False, False]
+    """
+    return NUMBER_TYPES[dtype].kind == "integer"
+
+
+def is_real(dtype: str) -> bool:
+    """True for numbers that are rounded: floating-point types, halves too, and literals such as 0.5."""
+    return NUMBER_TYPES[dtype].kind == "float"
+
+
+def has(dtype: str, value: int) -> bool:
+    """True if an integer type has a value.
+
+    >>> has("uint8", 255), has("uint8", -1), has("int8", 128)
+    (True, False, False)
+    """
+    known = NUMBER_TYPES[dtype]
+    return known.least <= value <= known.largest
 
 
 def joined(types: Iterable[Type]) -> Type:
@@ -38,50 +182,48 @@ def joined(types: Iterable[Type]) -> Type:
 
     >>> joined(["int32", "integer"]), joined(["int32", "fraction"]), joined(["int32", "float32"])
     ('int32', 'float64', 'float64')
+    >>> joined(["uint8", "int8"]), joined(["uint64", "int8"]), joined(["bool", "integer"])
+    ('int16', 'float64', 'int64')
     """
     every = set(types)
     known = {dtype for dtype in every if not is_number(dtype)}
     if not known:
         return "fraction" if "fraction" in every else "integer"
     dtype: Type = next(iter(known)) if len(known) == 1 else _TYPES[str(np.result_type(*known))]
-    return no_integer(dtype) if "fraction" in every else dtype
+    if dtype == "bool" and "integer" in every:
+        dtype = "int64"
+    return quotient_type(dtype) if "fraction" in every else dtype
 
 
-def no_integer(dtype: Type) -> Type:
-    """The type of a quotient of such values, and of their functions: integers give float64."""
-    return "fraction" if dtype == "integer" else "float64" if dtype.startswith("int") else dtype
+def quotient_type(dtype: Type) -> Type:
+    """The type of a quotient of such values: integers and truth values give float64.
+
+    >>> quotient_type("int8"), quotient_type("float32"), quotient_type("integer")
+    ('float64', 'float32', 'fraction')
+    """
+    if is_real(dtype):
+        return dtype
+    return "fraction" if is_number(dtype) else "float64"
 
 
-def leaf_types(target: DType, reads: Sequence[DType]) -> Callable[[sympy.Symbol], Type]:
-    """The types of a statement's leaves, by those of what it writes and reads."""
-    elements = [computed_in(dtype) for dtype in reads]
-    index: DType = computed_in(target) if computed_in(target).startswith("float") else "int64"
-    return lambda symbol: elements[symbol.position] if isinstance(symbol, Read) else index
+def real_type(dtype: Type) -> Type:
+    """The type of a function of such a value, as NumPy's sqrt: a float with digits enough for all the integers.
+
+    >>> real_type("bool"), real_type("int16"), real_type("uint32"), real_type("bfloat16")
+    ('float16', 'float32', 'float64', 'bfloat16')
+    """
+    bits = NUMBER_TYPES[dtype].bits
+    if is_real(dtype) or is_number(dtype) or bits > 16:
+        return quotient_type(dtype)
+    return "float16" if bits == 8 else "float32"
 
 
-def type_of(body: sympy.Basic, leaf: Callable[[sympy.Symbol], Type]) -> Type:
-    """The type of a part of a body whose leaves have these types. A condition has none, and says "integer"."""
-    match body:
-        case sympy.Symbol():
-            return leaf(body)
-        case Boolean():
-            return "integer"
-        case sympy.Mul():
-            dtype = joined(type_of(arg.args[0] if _inverts(arg) else arg, leaf) for arg in body.args)
-            return no_integer(dtype) if any(map(_inverts, body.args)) else dtype
-        case sympy.Pow():
-            base, exponent = body.args
-            return joined([type_of(base, leaf), "fraction" if exponent == -1 else type_of(exponent, leaf)])
-        case Select():
-            return joined(type_of(arg, leaf) for arg in body.args[1:])
-        case (
-            sympy.Add() | Maximum() | Minimum() | sympy.Abs() | sympy.floor() | sympy.ceiling() | OfIntegers()
-        ):
-            return joined(type_of(arg, leaf) for arg in body.args)
-        case sympy.Function():
-            return no_integer(joined(type_of(arg, leaf) for arg in body.args))
-    return "integer" if body.is_Integer else "fraction"
+def sum_type(dtype: Type) -> Type:
+    """NumPy's type of a sum: integers of fewer bits, and truth values, are added in 64 bits.
 
-
-def _inverts(body: sympy.Basic) -> bool:
-    return isinstance(body, sympy.Pow) and body.args[1] == -1
+    >>> sum_type("bool"), sum_type("int8"), sum_type("uint16"), sum_type("float32")
+    ('int64', 'int64', 'uint64', 'float32')
+    """
+    if is_real(dtype) or is_number(dtype):
+        return dtype
+    return "uint64" if is_integer(dtype) and not NUMBER_TYPES[dtype].signed else "int64"

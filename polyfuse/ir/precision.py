@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from polyfuse.ir.tensor import DType
+from polyfuse.ir.number_types import DType
 
 Math = Literal["ieee", "tf32", "bf16", "f16", "f64"]
 

@@ -8,6 +8,7 @@
            | FloorDiv(body, body) | Modulo(body, body) | …  of integers, as NumPy's // % << >> & | ^
            | Maximum(body, body) | Minimum(body, body)      NaN wins, as in numpy.maximum
            | Select(condition, body, body)                  numpy.where
+           | AsInt8(body) | AsFloat32(body) | …             numpy.astype; AsBool also of a condition
            | Tf32(body)                                      rounded to 11 digits; made by `promote` and `narrow` alone
 
 SymPy simplifies on construction ((x + y) - x becomes y), which is wrong for floats: everything here is built
@@ -19,9 +20,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import sympy
 from sympy.core.relational import Relational
+from sympy.logic.boolalg import Boolean
+
+from polyfuse.ir.number_types import (
+    ITEMSIZE,
+    NUMBER_TYPES,
+    DType,
+    Type,
+    computed_in,
+    is_number,
+    is_real,
+    joined,
+    quotient_type,
+    real_type,
+)
 
 
 class Read(sympy.Symbol):
@@ -144,6 +158,26 @@ class BitXor(OfIntegers):
     """a ^ b."""
 
 
+class AsType(sympy.Function):
+    """A value converted to a type, as NumPy's astype does: integers keep their last bits, floats lose their fraction.
+
+    As the operand of the conversion to bool, a condition will do.
+    """
+
+    nargs = 1
+    dtype: DType
+
+    @classmethod
+    def eval(cls, *_: Any) -> None:
+        """Keep the expression unevaluated."""
+
+
+CONVERSIONS: Mapping[str, type[AsType]] = {
+    dtype: type(f"As{dtype.capitalize()}", (AsType,), {"dtype": dtype}) for dtype in ITEMSIZE
+}
+"""The conversions by the type that they give, which is what text calls them: int8(x)."""
+
+
 def read(position: int) -> Read:
     """The leaf for a statement's read number `position`."""
     return Read(f"read{position}")
@@ -152,6 +186,18 @@ def read(position: int) -> Read:
 def number(value: float) -> sympy.Expr:
     """A literal: integers stay exact, floats keep their 53 bits."""
     return sympy.Integer(value) if isinstance(value, int) else sympy.Float(value, 17)
+
+
+def whole_number(body: sympy.Basic) -> int | None:
+    """The value of an integer literal, with its sign; None for any other body.
+
+    >>> whole_number(neg(number(3))), whole_number(number(0.5))
+    (-3, None)
+    """
+    if isinstance(body, sympy.Mul) and len(body.args) == 2 and body.args[0] == -1:
+        value = whole_number(body.args[1])
+        return None if value is None else -value
+    return int(body) if body.is_Integer else None
 
 
 def add(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
@@ -227,6 +273,7 @@ FUNCTIONS: Mapping[str, Callable[..., sympy.Expr]] = {
     "max": Maximum,
     "min": Minimum,
     "where": Select,
+    **{dtype: _function(node) for dtype, node in CONVERSIONS.items()},
 }
 """The functions a body may call, by the name they have in text."""
 
@@ -242,19 +289,18 @@ All are associative and commutative as declared.
 """
 
 
-def neutral(op: str, dtype: str) -> sympy.Expr:
+def neutral(op: str, dtype: DType) -> sympy.Expr:
     """The value of a type that changes nothing: for integers, the largest or the smallest one in place of an infinity.
 
-    >>> neutral("min=", "int32"), neutral("max=", "float32")
-    (2147483647, -1*oo)
+    >>> neutral("min=", "int32"), neutral("max=", "float32"), neutral("max=", "uint8")
+    (2147483647, -1*oo, 0)
     """
-    value = REDUCTIONS[op][1]
-    if not dtype.startswith("int") or abs(value) <= 1:
+    value, known = REDUCTIONS[op][1], NUMBER_TYPES[dtype]
+    if known.kind == "float" or abs(value) <= 1:
         return number(value) if value >= 0 else neg(number(-value))
-    largest = number(int(np.iinfo(dtype).max))
-    return (
-        largest if value > 0 else sub(neg(largest), number(1))
-    )  # -2**63 is no literal of 64 bits, but -(2**63)
+    if value > 0:
+        return number(known.largest)
+    return sub(neg(number(-known.least - 1)), number(1)) if known.signed else number(0)  # 2**63 is no literal
 
 
 def combine(op: str, old: sympy.Expr, new: sympy.Expr) -> sympy.Expr:
@@ -296,6 +342,7 @@ _NODES: Mapping[str, Any] = {
     },
     **{node.__name__: node for node in OF_REAL.values()},
     **{node.__name__: node for node in OfIntegers.__subclasses__()},
+    **{node.__name__: node for node in CONVERSIONS.values()},
     **{node.__name__: node for node in (sympy.Gt, sympy.Ge, sympy.Lt, sympy.Le, sympy.Eq, sympy.Ne)},
     **{node.__name__: node for node in (sympy.And, sympy.Or, sympy.Not)},
 }
@@ -346,3 +393,50 @@ def own_operations(node: sympy.Basic) -> int:
     if isinstance(node, sympy.Mul):
         return len(node.args) - 1 - [arg == -1 for arg in node.args].count(True)
     return 0 if isinstance(node, sympy.Pow) and node.args[1] == -1 else 1
+
+
+def leaf_types(target: DType, reads: Sequence[DType]) -> Callable[[sympy.Symbol], Type]:
+    """The types of a statement's leaves, by those of what it writes and reads.
+
+    Dimensions and sizes have the target's type if that is a float, or uint64, and else int64.
+    """
+    elements = [computed_in(dtype) for dtype in reads]
+    own = computed_in(target)
+    index: DType = own if is_real(own) or own == "uint64" else "int64"
+    return lambda symbol: elements[symbol.position] if isinstance(symbol, Read) else index
+
+
+def type_of(body: sympy.Basic, leaf: Callable[[sympy.Symbol], Type]) -> Type:
+    """The type of a part of a body whose leaves have these types. What is chosen between numbers is a number too."""
+    match body:
+        case sympy.Symbol():
+            return leaf(body)
+        case Boolean():
+            return "bool"
+        case AsType():
+            return computed_in(body.dtype)
+        case sympy.Mul():
+            dtype = joined(type_of(arg.args[0] if _inverts(arg) else arg, leaf) for arg in body.args)
+            return quotient_type(dtype) if any(map(_inverts, body.args)) else dtype
+        case sympy.Pow(args=(base, sympy.Rational(p=1, q=2))):
+            return _computed(real_type(type_of(base, leaf)))
+        case sympy.Pow():
+            base, exponent = body.args
+            return joined([type_of(base, leaf), "fraction" if exponent == -1 else type_of(exponent, leaf)])
+        case Select():
+            return joined(type_of(arg, leaf) for arg in body.args[1:])
+        case (
+            sympy.Add() | Maximum() | Minimum() | sympy.Abs() | sympy.floor() | sympy.ceiling() | OfIntegers()
+        ):
+            return joined(type_of(arg, leaf) for arg in body.args)
+        case sympy.Function():
+            return _computed(real_type(joined(type_of(arg, leaf) for arg in body.args)))
+    return "integer" if body.is_Integer else "fraction"
+
+
+def _computed(dtype: Type) -> Type:
+    return dtype if is_number(dtype) else computed_in(dtype)
+
+
+def _inverts(body: sympy.Basic) -> bool:
+    return isinstance(body, sympy.Pow) and body.args[1] == -1

@@ -6,41 +6,14 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import islpy as isl
-import ml_dtypes  # its import tells NumPy of bfloat16
-import numpy as np
 
 from polyfuse.errors import InvalidNest
+from polyfuse.ir.number_types import HALVES, ITEMSIZE, DType
 from polyfuse.sets import SET
 
 Role = Literal["input", "output", "inout", "constant", "temporary", "gathered"]
 """The owner of a tensor's values: the caller (input, output, inout), the model (constant),
 or nobody outside the nest (temporary). A gathered tensor is rows of another one, where they lie."""
-
-DType = Literal["float32", "float64", "int32", "int64", "float16", "bfloat16"]
-"""The element types of this version. float16 and bfloat16 are storage: see `computed_in`."""
-
-ITEMSIZE = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "float16": 2, "bfloat16": 2}
-"""Bytes per element."""
-
-HALVES = ("float16", "bfloat16")
-"""Element types that are stored and not computed in: 11 digits up to 65504, and 8 digits with float32's exponents."""
-
-
-def computed_in(dtype: DType) -> DType:
-    """The type that values of a tensor have in a body: float32 for a half, which an element is exactly.
-
-    A value that is stored to a half is rounded to float32, as for a tensor of float32, and then once to nearest even.
-    """
-    return "float32" if dtype in HALVES else dtype
-
-
-def relative_step(dtype: str) -> float:
-    """The distance from 1 to the next number of a floating-point type: twice its unit of rounding.
-
-    >>> [relative_step(dtype) for dtype in ("float16", "bfloat16")]
-    [0.0009765625, 0.0078125]
-    """
-    return float(ml_dtypes.finfo(np.dtype(dtype)).eps)  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType, Role, Statement, Tensor, statement
 from polyfuse.ir.nest import own_loops
-from polyfuse.ir.tensor import computed_in
+from polyfuse.ir.number_types import computed_in
 from polyfuse.ir.tree import Loop, Tree, sequence
 from polyfuse.nn.sizes import Shape, Size, names_in, size_of
 

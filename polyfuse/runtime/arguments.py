@@ -15,8 +15,9 @@ from polyfuse.analysis.same_array import meeting
 from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir.gather import check_indices
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.number_types import computed_in, has, is_real
 from polyfuse.ir.sizes import check_sizes, solved
-from polyfuse.ir.tensor import Tensor, computed_in
+from polyfuse.ir.tensor import Tensor
 from polyfuse.runtime.memory.memory_plan import shape_of
 
 Array = npt.NDArray[Any]
@@ -205,12 +206,11 @@ def from_dlpack(tensor: Tensor, value: Any) -> Array:
 def scalar_array(tensor: Tensor, value: Any) -> Array:
     """A number as a tensor without dimensions; BadArgument if its element type does not hold it."""
     is_whole = isinstance(value, int | np.integer) or (math.isfinite(value) and int(value) == value)
-    if tensor.dtype.startswith("int") and not is_whole:
+    if not is_real(tensor.dtype) and not is_whole:
         raise BadArgument(f"{tensor.name}: expected an integer ({tensor}), given {value!r}")
-    try:
-        return np.asarray(value, computed_in(tensor.dtype)).astype(tensor.dtype)
-    except OverflowError as error:
-        raise BadArgument(f"{tensor.name}: {value!r} does not fit {tensor.dtype}") from error
+    if not is_real(tensor.dtype) and not has(tensor.dtype, int(value)):
+        raise BadArgument(f"{tensor.name}: {value!r} does not fit {tensor.dtype}")
+    return np.asarray(value, computed_in(tensor.dtype)).astype(tensor.dtype)
 
 
 def foreign_module(values: Iterable[Any]) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.ir import Tensor
-from polyfuse.ir.tensor import relative_step
+from polyfuse.ir.number_types import relative_step
 
 Array = np.ndarray[Any, Any]
 

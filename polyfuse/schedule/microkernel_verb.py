@@ -24,10 +24,10 @@ from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.bindings import Binding
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.number_types import computed_in, is_real
 from polyfuse.ir.precision import MATHS, ROWS_OF_ONE, STEPS, STORED, Math
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.tree import Leaf, Loop, Tree, loops, loops_around, replace_node, statements
 from polyfuse.schedule.binding import extent
 from polyfuse.schedule.chains import chain_from, loop_named
@@ -226,7 +226,7 @@ def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop, math: Math = "ie
             raise refuse(
                 f"needs factors of the sum's type, and {tensor.name} is {tensor.dtype}, {target.name} {target.dtype}"
             )
-    if not nest.tensor(s.write.tensor).dtype.startswith("float"):
+    if not is_real(nest.tensor(s.write.tensor).dtype):
         raise refuse(
             f"needs floating-point numbers, and {s.write.tensor} is {nest.tensor(s.write.tensor).dtype}"
         )

@@ -14,8 +14,8 @@ import numpy as np
 
 from polyfuse.codegen.cuda.device_ops import DEVICE_OPS
 from polyfuse.codegen.looptree.half_types import CONVERTED, converted, copied_bits
+from polyfuse.ir.number_types import HALVES, ITEMSIZE
 from polyfuse.ir.precision import ROWS_OF_ONE, STEPS, STORED, Math
-from polyfuse.ir.tensor import HALVES, ITEMSIZE
 from polyfuse.layouts.core_matrix import FORMATS, INSTRUCTION_ROWS
 from polyfuse.layouts.wgmma_descriptors import UNIT, WARPGROUP, Form
 from polyfuse.simulator.agents import HANDOVER_MEANINGS

@@ -320,7 +320,9 @@ class Machine:
     def _constant(self, node: ast.Constant) -> Value:
         if isinstance(node.value, bool):
             return np.bool_(node.value)
-        return np.int64(node.value) if isinstance(node.value, int) else np.float64(node.value)  # type: ignore[arg-type]
+        if isinstance(node.value, int):
+            return np.int64(node.value) if node.value < 2**63 else np.uint64(node.value)
+        return np.float64(node.value)  # type: ignore[arg-type]
 
     def _name(self, node: ast.Name) -> Value:
         value = self.scalars.get(node.id)

@@ -26,8 +26,8 @@ import numpy.typing as npt
 from polyfuse.analysis.banks import WARP
 from polyfuse.codegen.cuda.mma_calls import LINES, TRANSPOSED
 from polyfuse.codegen.looptree.half_types import FROM, converted
+from polyfuse.ir.number_types import ITEMSIZE
 from polyfuse.ir.precision import STEPS, STORED, Math
-from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.simulator.threads import WIDE, Threads, line
 
 Numbers = npt.NDArray[Any]

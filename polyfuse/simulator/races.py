@@ -245,7 +245,7 @@ def poison(dtype: str) -> np.generic:
     if kind.kind == "b":
         return np.False_
     if kind.kind == "u":
-        return np.uint16(0xFFFF)  # a half that is no number
+        return kind.type(np.iinfo(kind).max)  # of a half's bits, no number
     value: np.generic = kind.type(np.nan) if kind.kind == "f" else kind.type(np.iinfo(kind).min // 2)
     return value
 

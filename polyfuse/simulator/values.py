@@ -69,9 +69,12 @@ def arithmetic(operator: ast.operator, left: Value, right: Value) -> Value:
     kinds = {left.dtype.kind, right.dtype.kind}
     if "b" in kinds:
         raise TypeError("arithmetic on truth values")
-    if isinstance(operator, _OF_INTEGERS) and kinds != {"i"}:
+    if isinstance(operator, _OF_INTEGERS) and not kinds <= {"i", "u"}:
         raise TypeError("//, %, <<, >>, &, |, ^ or ** of floating-point values")
-    result: Value = ARITHMETIC[type(operator)](_widened(left), _widened(right))
+    widened = [_widened(operand) for operand in (left, right)]
+    if kinds == {"i", "u"}:
+        widened = [operand.astype(np.int64) for operand in widened]
+    result: Value = ARITHMETIC[type(operator)](*widened)
     return result
 
 
@@ -128,5 +131,6 @@ def _extremum(function: str, operands: Sequence[Value]) -> Value:
 
 
 def _widened(value: Value) -> Value:
-    # numba computes int32 with int32 in int64.
-    return value.astype(np.int64) if value.dtype == np.int32 else value
+    # numba computes integers in 64 bits.
+    wide = {"i": np.int64, "u": np.uint64}.get(value.dtype.kind)
+    return value if wide is None else value.astype(wide)

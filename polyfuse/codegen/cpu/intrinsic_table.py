@@ -15,6 +15,7 @@ from polyfuse.codegen.cpu.patterns.transposed_reads import LOAD_TRANSPOSED
 from polyfuse.codegen.cpu.patterns.transposed_stores import STORE_TRANSPOSED, TILE_LIKE
 from polyfuse.codegen.looptree.half_types import HALF_OPERATIONS
 from polyfuse.codegen.vector_math.vector_functions import VECTOR_FUNCTIONS, WHOLE_NUMBERS
+from polyfuse.ir.number_types import NUMBER_TYPES
 
 HEADER = """\
 import math
@@ -22,6 +23,9 @@ import math
 import numpy as np
 from numba import float32, float64, int32, int64, uint64
 """
+
+RARE = ("int8", "int16", "uint8", "uint16", "uint32")
+"""The types of numba that source imports only where it converts to them."""
 
 FACADE = "polyfuse.intrinsics"
 """The module that emitted source imports intrinsics from; it stands above this package."""
@@ -64,20 +68,20 @@ INTRINSICS = (
 FUNCTIONS = {**VECTOR_FUNCTIONS, **WHOLE_NUMBERS, **EXTREMA}
 """The names of the floating-point functions that a body may call."""
 
-CALLED = frozenset(
-    ("math", "np", "float32", "float64", "int32", "int64", "uint64", "range", "min", "max", *INTRINSICS)
-)
+CALLED = frozenset(("math", "np", *NUMBER_TYPES, "range", "min", "max", *INTRINSICS))
 """Names that mean something in emitted source: no array and no loop of a kernel is called so."""
 
 
 def header(source: str) -> str:
     """The imports of emitted source: one statement for all intrinsics that it calls."""
     called = set(re.findall(r"\b\w+(?=\()|(?<=@)\w+", source))
+    others = sorted(called.intersection(RARE))
+    types = HEADER.replace("uint64\n", f"{', '.join(['uint64', *others])}\n")
     names = ", ".join(sorted(called.intersection(INTRINSICS)))
     if not names:
-        return HEADER
+        return types
     line = f"from {FACADE} import {names}"
     if len(line) > COLUMNS:
         inside = fill(names, COLUMNS, initial_indent="    ", subsequent_indent="    ")
         line = f"from {FACADE} import (\n{inside},\n)"
-    return f"{HEADER}{line}\n"
+    return f"{types}{line}\n"

@@ -59,7 +59,8 @@ from polyfuse.codegen.looptree.nodes import (
 )
 from polyfuse.codegen.looptree.product import most_of
 from polyfuse.ir.fresh_names import fresh
-from polyfuse.ir.tensor import ITEMSIZE, Tensor
+from polyfuse.ir.number_types import ITEMSIZE
+from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import ON_CORES
 
 

@@ -33,7 +33,7 @@ from polyfuse.codegen.looptree.nodes import (
 )
 from polyfuse.codegen.looptree.operations import Lines, TileProduct, VectorCopy
 from polyfuse.codegen.looptree.product import numbers_in
-from polyfuse.ir.tensor import ITEMSIZE
+from polyfuse.ir.number_types import ITEMSIZE
 from polyfuse.schedule.microkernel_verb import (
     CONVERTED_REGISTERS,
     DEALT_OTHERS,

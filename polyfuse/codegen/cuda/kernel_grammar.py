@@ -14,7 +14,7 @@
                   | (min | max)(expr, expr, ...) | abs(expr) | dtype(expr) | math.f(expr, ...)
                   | math.(inf | nan | pi) | cuda.shfl_xor_sync(-1 | lanes_of(int), expr, int)
                   | operation(expr, ...)                        (a value of device_ops.py, its arguments)
-    dtype       ::= float32 | float64 | int32 | int64 | uint16 | uint32
+    dtype       ::= float32 | float64 | int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64
 
 Parameters are raw pointers to flat C-contiguous elements, or scalars. A loop's variable lives only inside it.
 """
@@ -29,8 +29,15 @@ from typing import NoReturn
 from polyfuse.codegen.cuda.compile.narrow_indices import in_short
 from polyfuse.codegen.cuda.device_ops import DEVICE_OPS, STATEMENTS, WAITS, DeviceOp, Parameter, by_position
 from polyfuse.errors import PolyfuseError, quantity
+from polyfuse.ir.number_types import NUMBER_TYPES
 
-DTYPES = ("float32", "float64", "int32", "int64", "uint16", "uint32")
+DTYPES = (
+    "float32",
+    "float64",
+    *(each.name for each in NUMBER_TYPES.values() if each.kind == "integer" and each.bits),
+)
+"""The types of elements and conversions: floats that GPUs compute in, and integers."""
+
 COORDINATES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 EXPONENTIAL = (
     "exp",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -56,7 +57,8 @@ from polyfuse.codegen.looptree.nodes import (
 )
 from polyfuse.codegen.looptree.operations import VectorCopy
 from polyfuse.errors import InvalidSchedule
-from polyfuse.ir.tensor import ITEMSIZE, Tensor
+from polyfuse.ir.number_types import ITEMSIZE
+from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import BULK
 from polyfuse.layouts.swizzle import WHOLE
 from polyfuse.schedule.promote.tma_boxes import BulkCopy
@@ -77,8 +79,9 @@ in an address a number that may be takes two registers. 8 x 8 results in 128 of 
 
 
 def header(source: str) -> str:
-    """The imports of emitted source: bits of halves if there are arrays of them, and the operations that it calls."""
-    numbers = HEADER.replace("int64\n", "int64, uint16\n") if "uint16" in source else HEADER
+    """The imports of emitted source: the integers that it has, and the operations that it calls."""
+    others = sorted(set(re.findall(r"\bu?int(?:8|16|32|64)\b", source)) - {"int32", "int64"})
+    numbers = HEADER.replace("int64\n", f"{', '.join(['int64', *others])}\n")
     return numbers + "".join(f"from {FACADE} import {op.name}\n" for op in called_in(source))
 
 

@@ -54,7 +54,7 @@ from polyfuse.codegen.looptree.nodes import (
     variables,
 )
 from polyfuse.ir.fresh_names import fresh
-from polyfuse.ir.tensor import ITEMSIZE
+from polyfuse.ir.number_types import ITEMSIZE
 from polyfuse.layouts.swizzle import BARRIER_BYTES, MOST_AXES
 from polyfuse.schedule.promote.tma_boxes import BulkCopy
 

@@ -11,6 +11,7 @@ from polyfuse.codegen.looptree.emit import INDENT
 from polyfuse.codegen.looptree.index import operand
 from polyfuse.codegen.looptree.nodes import Element, Lanes, Node, Store, below
 from polyfuse.codegen.lowering.warp_shuffle_reduce import READ
+from polyfuse.ir.number_types import is_real
 from polyfuse.ir.scalar import neutral
 
 FULL_MASK = -1
@@ -35,7 +36,7 @@ def shuffled(node: Lanes, body: list[str], place: Place, lane: str, again: bool)
     """
     partial, op = node.partial, node.total.op
     first = neutral(op, partial.dtype)
-    first = first.doit() if partial.dtype.startswith("float") else first
+    first = first.doit() if is_real(partial.dtype) else first
     start = Values(Store("", partial, "=", first, ()), place).lines()
     lines = [
         *start,

@@ -13,9 +13,8 @@ from polyfuse.codegen.looptree.half_types import FROM, ROUND_TF32, TO
 from polyfuse.codegen.looptree.nodes import Element, Store
 from polyfuse.ir.expression import Dialect, call, to_ast
 from polyfuse.ir.fresh_names import fresh
-from polyfuse.ir.number_types import Type, is_number, joined, leaf_types, type_of
-from polyfuse.ir.scalar import Read
-from polyfuse.ir.tensor import computed_in
+from polyfuse.ir.number_types import NUMBER_TYPES, Type, computed_in, is_integer, is_number, is_real, joined
+from polyfuse.ir.scalar import AsType, Read, leaf_types, type_of
 
 IN_PLACE: Mapping[str, ast.operator] = {"+=": ast.Add(), "*=": ast.Mult()}
 """The operation that an assignment in place stands for."""
@@ -23,11 +22,17 @@ IN_PLACE: Mapping[str, ast.operator] = {"+=": ast.Add(), "*=": ast.Mult()}
 BITS = 64
 """The bits in which numba computes integers."""
 
-_GUARDED: Mapping[type[ast.operator], str] = {
+_SIGNED: Mapping[type[ast.operator], str] = {
     ast.FloorDiv: "0 if {b} == 0 else -{a} if {b} == -1 else {a} // (1 if {b} == 0 else {b})",
     ast.Mod: "0 if {b} == 0 or {b} == -1 else {a} % (1 if {b} == 0 or {b} == -1 else {b})",
     ast.LShift: "{a} << {b} if 0 <= {b} and {b} < 64 else 0",
     ast.RShift: "{a} >> ({b} if 0 <= {b} and {b} < 64 else 63)",
+}
+_UNSIGNED: Mapping[type[ast.operator], str] = {
+    ast.FloorDiv: "uint64(0) if {b} == 0 else {a} // (uint64(1) if {b} == 0 else uint64({b}))",
+    ast.Mod: "uint64(0) if {b} == 0 else {a} % (uint64(1) if {b} == 0 else uint64({b}))",
+    ast.LShift: "{a} << {b} if {b} < 64 else uint64(0)",
+    ast.RShift: "{a} >> {b} if {b} < 64 else uint64(0)",
 }
 """Operations on integers whose second operand could be any; in lock-step both sides of a choice are computed."""
 
@@ -62,7 +67,8 @@ class Values:
         self.store, self.place, self.functions, self.at_once = store, place, functions or {}, at_once
         self.dtype = computed_in(store.target.dtype)
         reads = [read.dtype for read in store.reads]
-        self.alike = {self.dtype, *map(computed_in, reads)} in ({"float32"}, {"float64"})
+        alike = {self.dtype, *map(computed_in, reads)} in ({"float32"}, {"float64"})
+        self.alike = alike and not store.body.has(AsType)
         self.leaf_type = leaf_types(store.target.dtype, reads)
         self.types: dict[sympy.Basic, Type] = {}
         self.prelude: dict[str, str] = {}
@@ -75,10 +81,15 @@ class Values:
         target, value, op = self.place(self.store.target), self._value(), self.store.op
         dtype = self._type_of(self.store.body)
         if op in ("max=", "min="):
+            held = _value_of(target, self.store.target.dtype)
             both = joined([self.dtype, dtype])
-            operands = [_converted(target, self.dtype, both), _converted(value, dtype, both)]
+            operands = [_converted(held, self.dtype, both), _converted(value, dtype, both)]
             value, op, dtype = self._call(op.removesuffix("="), operands, both), "=", both
-        if self.store.target.dtype in TO:
+        elif op in IN_PLACE:
+            value = _operand(value, dtype, joined([self.dtype, dtype]))
+        if self.dtype == "bool":
+            value = call("uint8", [_cast(value, dtype, "bool")])
+        elif self.store.target.dtype in TO:
             value = call(TO[self.store.target.dtype], [value])
         elif not self.store.target.subscripts:
             op, value = self._for_variable(target, op, value, dtype)
@@ -87,7 +98,7 @@ class Values:
     def _for_variable(self, target: ast.expr, op: str, value: ast.expr, dtype: Type) -> tuple[str, ast.expr]:
         """An assignment to a name, which takes whatever type it is given where an array keeps its own."""
         if op in IN_PLACE:
-            changed = self.dtype == "int32" or joined([self.dtype, dtype]) != self.dtype
+            changed = _wraps(self.dtype) or joined([self.dtype, dtype]) != self.dtype
             return (
                 ("=", call(self.dtype, [ast.BinOp(target, IN_PLACE[op], value)])) if changed else (op, value)
             )
@@ -102,14 +113,16 @@ class Values:
             return None
         element = self.store.reads[self.store.body.position]
         dtype = self.store.target.dtype
-        return self.place(element) if dtype in TO and element.dtype == dtype else None
+        return (
+            self.place(element) if NUMBER_TYPES[dtype].held_as != dtype and element.dtype == dtype else None
+        )
 
     def in_any_order(self, combining: Mapping[str, str]) -> list[str]:
         """A reduction's assignment, with an operation that may be reordered: `m = max_any_order(m, x)`.
 
         `combining`: the function for floating-point numbers by the reduction's operator, "max=" and the like.
         """
-        if not self.dtype.startswith("float"):
+        if not is_real(self.dtype):
             return self.lines()  # integers may be reordered as they are
         target = self.place(self.store.target)
         combined = call(combining[self.store.op], [target, self._value()])
@@ -117,7 +130,16 @@ class Values:
 
     def _value(self) -> ast.expr:
         dialect = Dialect(
-            self._leaf, self._number, self._call, self._type_of, _kept, _converted, self._integers
+            self._leaf,
+            self._number,
+            self._call,
+            self._type_of,
+            _kept,
+            _converted,
+            self._integers,
+            _operand,
+            _cast,
+            self._index,
         )
         return to_ast(self.store.body, dialect, self.dtype)
 
@@ -131,16 +153,18 @@ class Values:
     def _leaf(self, symbol: sympy.Symbol) -> ast.expr:
         if isinstance(symbol, Read):
             element = self.store.reads[symbol.position]
-            place = self.place(element)
-            return call(FROM[element.dtype], [place]) if element.dtype in FROM else place
-        index = self.store.indices.get(symbol.name, ast.Name(symbol.name))
-        return call(self.dtype, [index]) if self.dtype.startswith("float") else index
+            return _value_of(self.place(element), element.dtype)
+        own, index = self.leaf_type(symbol), self._index(symbol)
+        return index if own == "int64" else call(own, [index])
+
+    def _index(self, symbol: sympy.Symbol) -> ast.expr:
+        return self.store.indices.get(symbol.name, ast.Name(symbol.name))
 
     def _number(self, value: float, dtype: Type) -> ast.expr:
-        if dtype == "int64" or is_number(dtype):
+        if dtype in ("int64", "bool") or is_number(dtype):
             return ast.Constant(value)
-        if dtype == "int32":
-            return call("int32", [ast.Constant(value)])
+        if is_integer(dtype):
+            return call(dtype, [ast.Constant(value)])
         literal: ast.expr = ast.Constant(float(value))
         if math.isinf(value):
             inf = ast.Attribute(ast.Name("math"), "inf")
@@ -148,7 +172,7 @@ class Values:
         return call(dtype, [literal])
 
     def _call(self, name: str, args: list[ast.expr], dtype: Type) -> ast.expr:
-        is_float = dtype.startswith("float")
+        is_float = is_real(dtype) and not is_number(dtype)
         match name:
             case "max" | "min" if is_float and name in self.functions:
                 return call(self.functions[name], args)
@@ -175,13 +199,16 @@ class Values:
 
         A quotient by -1 is a sign: LLVM leaves that of the smallest integer undefined.
         """
+        if dtype == "bool":
+            return _of_truths(operator, left, right)
         known = literal(right)
         divides = isinstance(operator, ast.FloorDiv | ast.Mod)
         shifts = isinstance(operator, ast.LShift | ast.RShift)
         is_safe = known is not None and (known > 0 if divides else 0 <= known < BITS)
         if (divides or shifts) and not is_safe:
             a, b = (ast.unparse(self._simple(part)) for part in (left, right))
-            text = _GUARDED[type(operator)].format(a=a, b=b)
+            guarded = _SIGNED if is_number(dtype) or NUMBER_TYPES[dtype].signed else _UNSIGNED
+            text = guarded[type(operator)].format(a=a, b=b)
             return _kept(ast.parse(text, mode="eval").body, dtype, chosen=True)
         return _kept(ast.BinOp(left, operator, right), dtype)
 
@@ -209,6 +236,13 @@ class Values:
         return ast.Name(self.prelude[text])
 
 
+def _value_of(place: ast.expr, dtype: str) -> ast.expr:
+    """The value of an element that is held as bits of another type."""
+    if dtype == "bool":
+        return ast.Compare(place, [ast.NotEq()], [ast.Constant(0)])
+    return call(FROM[dtype], [place]) if dtype in FROM else place
+
+
 def _extremum(name: str, a: ast.expr, b: ast.expr, *, asks: bool) -> ast.expr:
     """max(a, b): `b if a <= b else a`. A NaN in a falls through; one in b is asked for unless there can be none."""
     if literal(a) is not None and literal(b) is None:
@@ -220,26 +254,54 @@ def _extremum(name: str, a: ast.expr, b: ast.expr, *, asks: bool) -> ast.expr:
     return ast.IfExp(takes_b, b, a)
 
 
+def _of_truths(operator: ast.operator, left: ast.expr, right: ast.expr) -> ast.expr:
+    """& | ^ of truth values."""
+    if isinstance(operator, ast.BitXor):
+        return ast.Compare(left, [ast.NotEq()], [right])
+    return ast.BoolOp(ast.And() if isinstance(operator, ast.BitAnd) else ast.Or(), [left, right])
+
+
 def _kept(computed: ast.expr, dtype: Type, chosen: bool = False) -> ast.expr:
     """A computed value, cast to its type: numba computes integers in 64 bits.
 
     A choice is between values that have been cast, unless they are computed where it is `chosen`.
     """
     done = isinstance(computed, ast.IfExp) and not chosen
-    return computed if dtype != "int32" or done else call("int32", [computed])
+    return call(dtype, [computed]) if _wraps(dtype) and not done else computed
+
+
+def _wraps(dtype: Type) -> bool:
+    """True for the integers of which numba makes others when it computes with them."""
+    return is_integer(dtype) and not is_number(dtype) and dtype != "int64"
 
 
 def _converted(value: ast.expr, dtype: Type, wanted: Type) -> ast.expr:
-    return value if dtype == wanted or is_number(dtype) else call(wanted, [value])
+    return value if dtype == wanted or is_number(dtype) or is_number(wanted) else call(wanted, [value])
+
+
+def _operand(value: ast.expr, dtype: Type, wanted: Type) -> ast.expr:
+    """A value as an operator's operand, converted where numba would compute in another type than NumPy.
+
+    It has float64 for float32 with an integer, and integers for uint64 with int64.
+    """
+    mixed = is_real(wanted) and not is_real(dtype) and (wanted == "float32" or dtype == "uint64")
+    return _converted(value, dtype, wanted) if dtype == "bool" or mixed else value
+
+
+def _cast(value: ast.expr, dtype: Type, wanted: Type) -> ast.expr:
+    """A conversion that the body asks for. A half's digits are those of its bits; numba's own types have no bool."""
+    if wanted == dtype:
+        return value
+    if wanted == "bool":
+        return value if dtype == "bool" else ast.Compare(value, [ast.NotEq()], [ast.Constant(0)])
+    if wanted in TO:
+        return call(FROM[wanted], [call(TO[wanted], [value])])
+    return call(wanted, [value])
 
 
 def literal(node: ast.expr) -> float | None:
     """The number in `float32(0.5)`, `-math.inf` or `3`; None if the node is not one."""
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id.startswith(("float", "int"))
-    ):
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in NUMBER_TYPES:
         return literal(node.args[0])
     if isinstance(node, ast.Attribute) and node.attr == "inf":
         return math.inf

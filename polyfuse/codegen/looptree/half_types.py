@@ -1,6 +1,8 @@
-"""Elements of float16 and bfloat16 in kernels: 16 bits in memory, float32 in every expression.
+"""Elements of float16, bfloat16 and bool in kernels: bits in memory, float32 or a truth value in every expression.
 
     y[i] = 2 * x[i]   ->   y[i] = to_float16(float32(2) * from_float16(x[i]))        x and y are arrays of uint16
+
+    m[i] = x[i] > 0   ->   m[i] = uint8(x[i] > 0);  if m[i]   ->   if m[i] != 0      m is an array of uint8
 
 Neither numba nor a CPU computes in halves; that a variable holds one is said by where it is read and assigned, so that
 a value which fusion keeps in a register is rounded as one that goes through memory.
@@ -13,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from polyfuse.ir.number_types import HALVES, NUMBER_TYPES, is_real
 from polyfuse.ir.precision import PRECISIONS, STORED, Math, rounded
-from polyfuse.ir.tensor import HALVES
 
 FROM: Mapping[str, str] = {half: f"from_{half}" for half in HALVES}
 """The operation that makes a float32 number of an element's bits."""
@@ -43,10 +45,10 @@ CONVERTED = (*(f"rounded_{math}" for math in PRECISIONS), *WIDENED.values())
 def held_as(dtype: str) -> str:
     """The element type that a kernel's arrays and variables have.
 
-    >>> held_as("bfloat16"), held_as("float64")
-    ('uint16', 'float64')
+    >>> held_as("bfloat16"), held_as("bool"), held_as("float64")
+    ('uint16', 'uint8', 'float64')
     """
-    return "uint16" if dtype in HALVES else dtype
+    return NUMBER_TYPES[dtype].held_as
 
 
 def zero(dtype: str) -> str:
@@ -57,7 +59,7 @@ def zero(dtype: str) -> str:
     """
     if dtype in HALVES:
         return f"{TO[dtype]}(0.0)"
-    return f"{dtype}(0.0)" if dtype.startswith("float") else f"{dtype}(0)"
+    return f"{held_as(dtype)}({'0.0' if is_real(dtype) else '0'})"
 
 
 def as_held(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -27,7 +27,8 @@ from typing import Literal
 import sympy
 
 from polyfuse.codegen.looptree.operations import Neighbours, TileProduct, VectorCopy
-from polyfuse.ir.tensor import DType, Tensor
+from polyfuse.ir.number_types import DType
+from polyfuse.ir.tensor import Tensor
 from polyfuse.schedule.promote.tma_boxes import BulkCopy
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from polyfuse.codegen.looptree.index import binary, is_number, mentions, substituted
 from polyfuse.codegen.looptree.nodes import Element, For, Node, Store
+from polyfuse.ir.number_types import ITEMSIZE
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class ProductLoops:
     @property
     def itemsize(self) -> int:
         """Bytes of a number."""
-        return int(self.store.target.dtype.removeprefix("float")) // 8
+        return ITEMSIZE[self.store.target.dtype]
 
 
 def tile_of(top: For) -> ProductLoops | None:

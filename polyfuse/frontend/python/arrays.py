@@ -15,17 +15,16 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import islpy as isl
-import numpy as np
 
 from polyfuse.frontend.python.affine import Affine, instances
 from polyfuse.frontend.python.scope_names import Names
 from polyfuse.ir import DType, Tensor
+from polyfuse.ir.number_types import ITEMSIZE, element_type, is_real
 from polyfuse.ir.sizes import extent_text
-from polyfuse.ir.tensor import ITEMSIZE
 
 ALLOWED = (
     "np.zeros, np.ones, np.empty of a shape that is affine in sizes, np.full of a shape and a value, their _like forms "
-    "of an array; dtype= float32, float64, int32, int64, float16 or bfloat16"
+    f"of an array; dtype= {', '.join(ITEMSIZE)}"
 )
 
 
@@ -74,7 +73,7 @@ def local_array(names: Names, name: str, call: ast.Call, context: isl.Set) -> Lo
     number = {"zeros": 0, "ones": 1}.get(kind)
     fill = positional[1] if kind == "full" else None
     if number is not None:
-        fill = ast.copy_location(ast.Constant(number if dtype.startswith("int") else float(number)), call)
+        fill = ast.copy_location(ast.Constant(float(number) if is_real(dtype) else number), call)
     if kind == "full" and "dtype" not in named and model is None and not isinstance(fill, ast.Constant):
         _refuse(names, call, f"{ast.unparse(call)}: the type of the elements is not said")
     if isinstance(fill, ast.Constant) and kind == "full" and "dtype" not in named and model is None:
@@ -114,14 +113,10 @@ def _dtype(names: Names, node: ast.expr) -> DType:
         case ast.Attribute(value=ast.Name() as array, attr="dtype"):
             return _model(names, array).dtype
     given: Any = node.value if isinstance(node, ast.Constant) else names.outside(node)
-    try:
-        found = np.dtype(given).name
-    except TypeError:
-        found = ""
-    dtype = next((known for known in ITEMSIZE if known == found), None)
+    dtype = element_type(given)
     if dtype is None:
         _refuse(names, node, f"the element type {ast.unparse(node)}")
-    return dtype  # type: ignore[return-value]  # a key of ITEMSIZE is a DType
+    return dtype
 
 
 def _refuse(names: Names, node: ast.expr, why: str) -> NoReturn:

@@ -40,8 +40,9 @@ NEUTRAL = {"+=": 0, "*=": 1}
 class Assigned:
     """A statement, and what decides the type of a variable it assigns.
 
-    `leaves` are the tensors whose elements are part of the value, `fractional` says that a float or a division is.
-    `update` is the statement as an accumulation, where it is an assignment because it happens once an element.
+    `leaves` are the tensors whose elements are part of the value, `fractional` says that a float or a division is,
+    `integral` that an integer without a type is, such as an index; `types` are those of its conversions. `update` is
+    the statement as an accumulation, where it is an assignment because it happens once an element.
     """
 
     statement: Statement
@@ -49,6 +50,8 @@ class Assigned:
     fractional: bool
     declared: DType | None
     update: Statement | None = None
+    types: frozenset[DType] = frozenset()
+    integral: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,9 @@ def _assigned(
     assert name is not None, "place() named the instances"
     reads = tuple(_on(here.domain, access) for access in body.reads)
     made = Statement(name, here.domain, _on(here.domain, write), op, reads, value)
-    return Assigned(made, frozenset(body.leaves), body.fractional, declared)
+    return Assigned(
+        made, frozenset(body.leaves), body.fractional, declared, None, frozenset(body.types), body.integral
+    )
 
 
 def _on(domain: isl.Set, access: Access) -> Access:

@@ -11,7 +11,8 @@ Whatever else stands where a `value` is expected is refused, with its place in t
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import NoReturn
@@ -26,15 +27,16 @@ from polyfuse.frontend.python.scope_names import FUNCTIONS
 from polyfuse.ir import Access, scalar
 from polyfuse.ir.expression import OPERATORS
 from polyfuse.ir.nest_text import BINARY, COMPARE
+from polyfuse.ir.number_types import ITEMSIZE, DType, element_type
 from polyfuse.ir.scalar import Select
 from polyfuse.ir.tree import date_map
 from polyfuse.sets import OUT
 
-_APART = ("where", "float", "range", "len")
+_APART = ("where", "float", "range", "len", *ITEMSIZE)
 ALLOWED = (
     "numbers, sizes, indices, scalars, A[i, j] or A[i][j], + - * / **, // % << >> & | ^ of integers, "
     f"a if test else b, and {' '.join(name for name, _ in FUNCTIONS if name not in _APART)}, "
-    "np.where, float and len"
+    "np.where, float, len, and types such as np.int8"
 )
 TESTS = "comparisons (< <= > >= == !=) of values; and, or, not"
 
@@ -49,6 +51,8 @@ class Body:
     reads: list[Access] = field(default_factory=list)
     leaves: set[str] = field(default_factory=set)
     fractional: bool = False
+    integral: bool = False
+    types: set[DType] = field(default_factory=set)
 
     def access(self, node: ast.expr) -> Access | None:
         """A scalar's name or a fully subscripted array as an access; None for another name."""
@@ -93,8 +97,10 @@ class Body:
     def value(self, node: ast.expr) -> sympy.Expr:
         """A value; NotAffine if it is none."""
         match node:
-            case ast.Constant(value=bool()):
-                self._refuse(node, f"the truth value {ast.unparse(node)} as a number", ALLOWED)
+            case ast.Constant(value=bool() as truth):
+                return self._as_type("bool", lambda: scalar.number(int(truth)))
+            case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
+                return self._as_type("bool", lambda: self.test(node))
             case ast.Constant(value=int() | float() as literal):
                 return self._number(node, literal)
             case ast.Name() | ast.Subscript() | ast.Attribute():
@@ -123,16 +129,30 @@ class Body:
             case ast.UnaryOp(op=ast.Not()):
                 return sympy.Not(self.test(node.operand), evaluate=False)
             case ast.Compare() if all(type(op) in COMPARE for op in node.ops):
-                leaves, fractional = set(self.leaves), self.fractional
-                values = [self.value(part) for part in (node.left, *node.comparators)]
-                # what is compared does not make the result's type
-                self.leaves, self.fractional = leaves, fractional
+                with self._apart():
+                    values = [self.value(part) for part in (node.left, *node.comparators)]
                 tests = [
                     COMPARE[type(op)](a, b, evaluate=False)
                     for op, a, b in zip(node.ops, values, values[1:], strict=False)
                 ]
                 return reduce(lambda a, b: sympy.And(a, b, evaluate=False), tests)
-        self._refuse(node, f"{ast.unparse(node)} is not a condition", TESTS)
+            case ast.Constant(value=bool() as truth):
+                return sympy.true if truth else sympy.false
+        with self._apart():
+            return sympy.Ne(self.value(node), sympy.Integer(0), evaluate=False)
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        """What is read inside does not make the result's type: operands of comparisons, and of conversions."""
+        kept = set(self.leaves), self.fractional, self.integral, set(self.types)
+        yield
+        self.leaves, self.fractional, self.integral, self.types = kept
+
+    def _as_type(self, dtype: DType, value: Callable[[], sympy.Basic]) -> sympy.Expr:
+        with self._apart():
+            made = scalar.FUNCTIONS[dtype](value())
+        self.types.add(dtype)
+        return made
 
     def holds(self, predicate: Predicate) -> sympy.Basic:
         """Return the condition that an instance is in a branch of an `if` on data."""
@@ -156,6 +176,7 @@ class Body:
 
     def _leaf(self, node: ast.expr) -> sympy.Expr:
         if isinstance(node, ast.Name) and self.affine.variable(node.id) is not None:
+            self.integral = True
             return sympy.Symbol(node.id)
         access = self.access(node)
         if access is not None:
@@ -177,11 +198,12 @@ class Body:
         self._refuse(node, why, ALLOWED)
 
     def _number(self, node: ast.expr, value: float) -> sympy.Expr:
-        if isinstance(value, int) and abs(value) >= 2**63:
+        if isinstance(value, int) and not -(2**63) < value < 2**64:
             self._refuse(
                 node, f"the integer {value} does not fit 64 bits", "smaller integers, or floats: 1e20"
             )
         self.fractional |= isinstance(value, float)
+        self.integral |= isinstance(value, int)
         return scalar.number(value)
 
     def _extent(self, node: ast.expr, array: str, d: int) -> sympy.Expr:
@@ -198,6 +220,10 @@ class Body:
             return self._extent(node, node.args[0].id, 0)
         if name == "where" and len(node.args) == 3:
             return Select(self.test(node.args[0]), self.value(node.args[1]), self.value(node.args[2]))
+        if name in ITEMSIZE and len(node.args) == 1:
+            truth = name == "bool" and isinstance(node.args[0], ast.Compare | ast.BoolOp | ast.UnaryOp)
+            read = self.test if truth else self.value
+            return self._as_type(element_type(name) or "float64", lambda: read(node.args[0]))
         args = [self.value(arg) for arg in node.args]
         if name in ("max", "min") and len(args) > 1:
             return reduce(scalar.FUNCTIONS[name], args)

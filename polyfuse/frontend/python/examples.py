@@ -21,7 +21,7 @@ import numpy as np
 from polyfuse.errors import BadArgument
 from polyfuse.frontend.python.parameters import DTYPES
 from polyfuse.frontend.python.source import Source
-from polyfuse.ir.tensor import ITEMSIZE
+from polyfuse.ir.number_types import ITEMSIZE
 
 
 def annotations_of(function: FunctionType, example: Sequence[Any] | Mapping[str, Any]) -> dict[str, str]:
@@ -43,7 +43,7 @@ def annotations_of(function: FunctionType, example: Sequence[Any] | Mapping[str,
     for name, value in given.items():
         array = np.asarray(value)
         dtype = array.dtype.name
-        if dtype not in ITEMSIZE or isinstance(value, bool):
+        if dtype not in ITEMSIZE:
             raise BadArgument(
                 f"the example of {name} has type {dtype}; nests have {', '.join(sorted(ITEMSIZE))}"
             )

@@ -12,7 +12,7 @@ import ast
 from collections.abc import Sequence
 
 from polyfuse.frontend.python.scope_names import Names
-from polyfuse.ir.gather import INTEGERS
+from polyfuse.ir.number_types import is_integer
 from polyfuse.ir.tensor import Tensor
 
 ALLOWED = (
@@ -40,7 +40,7 @@ def gathered(
         case _:
             return None
     index = names.tensors.get(chooser)
-    if index is None or index.dtype not in INTEGERS or index.rank != len(places):
+    if index is None or not is_integer(index.dtype) or index.rank != len(places):
         return None
     for name in (table, index.name):
         if name not in names.tensors or name in names.locals or name in _stored(names):

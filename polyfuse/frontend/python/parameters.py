@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import islpy as isl
 import numpy as np
@@ -18,18 +19,12 @@ from polyfuse.frontend.python.aliases import assigned_in, used_as_sizes
 from polyfuse.frontend.python.scope_names import Names
 from polyfuse.frontend.python.source import Source
 from polyfuse.ir import DType, Tensor
+from polyfuse.ir.number_types import NUMBER_TYPES, is_integer
 from polyfuse.sets import WORDS
 
-DTYPES: dict[str, DType] = {
-    "f32": "float32",
-    "f64": "float64",
-    "i32": "int32",
-    "i64": "int64",
-    "f16": "float16",
-    "bf16": "bfloat16",
-}
+DTYPES: dict[str, DType] = {NUMBER_TYPES[dtype].note: dtype for dtype in get_args(DType)}
 WHOLE = "A[…] = …, in loops; another name for another array"
-ALLOWED = '"f64", "f64[M, N]", "f32[2 * N + 1]"; f32, f64, i32, i64, f16, bf16; extents affine in sizes'
+ALLOWED = f'"f64", "f64[M, N]", "f32[2 * N + 1]"; {", ".join(DTYPES)}; extents affine in sizes'
 
 
 @dataclass(frozen=True)
@@ -71,7 +66,7 @@ def defaults(names: Names) -> dict[str, float]:
     nodes = source.tree.args.args[len(source.tree.args.args) - len(given) :]
     for node, value, written in zip(nodes, given, source.tree.args.defaults, strict=True):
         number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-        whole = number and (not names.tensors[node.arg].dtype.startswith("int") or float(value).is_integer())
+        whole = number and (not is_integer(names.tensors[node.arg].dtype) or float(value).is_integer())
         if names.tensors[node.arg].rank or not whole:
             source.refuse(
                 written,

@@ -14,6 +14,7 @@ import numpy as np
 
 from polyfuse.frontend.python.source import Source
 from polyfuse.ir import Tensor
+from polyfuse.ir.number_types import ITEMSIZE
 
 MISSING = object()
 
@@ -48,6 +49,8 @@ FUNCTIONS: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("float", (builtins.float,)),
     ("range", (builtins.range,)),
     ("len", (builtins.len,)),
+    *((dtype, (np.dtype(dtype).type,)) for dtype in ITEMSIZE),
+    ("bool", (builtins.bool,)),
 )
 """The functions a loop may call: the name they have here, and the Python objects that are this function."""
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from polyfuse.frontend.python.assignment import Assigned
 from polyfuse.ir import DType
-from polyfuse.ir.number_types import joined
-from polyfuse.ir.tensor import computed_in
+from polyfuse.ir.number_types import computed_in, joined
 
 
 def local_types(found: Sequence[Assigned], given: Mapping[str, DType]) -> dict[str, DType]:
@@ -33,7 +32,9 @@ def _joined(every: Sequence[Assigned], known: Mapping[str, DType]) -> DType:
     if declared is not None:
         return declared
     types = [computed_in(known[leaf]) for made in every for leaf in made.leaves if leaf in known]
-    found = joined([*types, "fraction" if any(made.fractional for made in every) else "integer"])
+    types += [computed_in(dtype) for made in every for dtype in made.types]
+    fractional, integral = any(made.fractional for made in every), any(made.integral for made in every)
+    found = joined([*types, *(["fraction"] if fractional else ["integer"] if integral else [])])
     if found == "integer":
         return "int64"
     return "float64" if found == "fraction" else found

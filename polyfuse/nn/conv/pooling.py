@@ -10,7 +10,7 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Tensor
-from polyfuse.ir.tensor import computed_in
+from polyfuse.ir.number_types import computed_in
 from polyfuse.nn.conv.windows import Axis, Layout, Windows
 from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.operations import INITIAL, Operation

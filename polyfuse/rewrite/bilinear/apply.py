@@ -31,6 +31,7 @@ from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Nest, Statement
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import own_loops
+from polyfuse.ir.number_types import is_integer
 from polyfuse.ir.tree import Tree, dates, parts, restrict, sequence, statements
 from polyfuse.rewrite.bilinear.block_spaces import Blocks
 from polyfuse.rewrite.bilinear.dimension_roles import Roles, roles_of
@@ -132,12 +133,12 @@ def _modular(nest: Nest, s: Statement, algorithm: Algorithm, call: str, modulo: 
     if not algorithm.modulus:
         return None
     dtype = nest.tensor(s.write.tensor).dtype
-    if dtype.startswith("int") and modulo == algorithm.modulus:
+    if is_integer(dtype) and modulo == algorithm.modulus:
         return None
     why = f"{algorithm.name} multiplies modulo {algorithm.modulus} only, but {s.write.tensor} is {dtype}"
     remedy = "an algorithm over the integers" + (
         f", or modulo={algorithm.modulus} if only the last bit of each result is needed"
-        if dtype.startswith("int")
+        if is_integer(dtype)
         else ""
     )
     return refused(call, why, remedy)

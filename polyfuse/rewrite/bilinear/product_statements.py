@@ -20,6 +20,7 @@ import sympy
 from polyfuse.bilinear import Algorithm
 from polyfuse.ir import Access, Statement, Tensor
 from polyfuse.ir.fresh_names import fresh
+from polyfuse.ir.number_types import is_real
 from polyfuse.ir.scalar import number, read
 from polyfuse.rewrite.bilinear.block_spaces import Blocks, Point, Term, element, moved, multiplied, summed
 from polyfuse.rewrite.bilinear.common_sums import Sum, Sums, shared
@@ -53,7 +54,7 @@ class Writer:
         s, roles = self.blocks.roles.statement, self.blocks.roles
         self.name, self.sizes = s.name, self.blocks.sizes
         self.dtype = self.blocks.nest.tensor(s.write.tensor).dtype
-        self.zero = number(0.0 if self.dtype.startswith("float") else 0)
+        self.zero = number(0.0 if is_real(self.dtype) else 0)
         self.taken = {t.name for t in self.blocks.nest.tensors} | {
             x.name for x in self.blocks.nest.statements
         }

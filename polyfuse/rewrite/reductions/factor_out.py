@@ -23,8 +23,8 @@ from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.nest_text import value_text
+from polyfuse.ir.number_types import computed_in
 from polyfuse.ir.scalar import mul, read, reads_in, substitute
-from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.tree import parts, sequence, statements
 from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import check_legal, refused

@@ -19,6 +19,7 @@ import sympy
 from polyfuse.errors import IllegalRewrite
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement
+from polyfuse.ir.number_types import is_real
 from polyfuse.ir.scalar import reads_in
 from polyfuse.ir.tree import statements
 from polyfuse.rewrite.reductions.factor_out import factors, first_value
@@ -75,7 +76,7 @@ class _Search:
         self.nest, self.call = nest, call
         m = self.maximum = nest.statement(maximum)
         tensor = nest.tensor(m.write.tensor)
-        if m.op != "max=" or len(m.reads) != 1 or tensor.is_visible or not tensor.dtype.startswith("float"):
+        if m.op != "max=" or len(m.reads) != 1 or tensor.is_visible or not is_real(tensor.dtype):
             raise self.no(
                 f"{maximum} is not a maximum of one value into a temporary", "m max= a[…] into a temporary"
             )

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Nest
-from polyfuse.ir.tensor import computed_in
+from polyfuse.ir.number_types import computed_in
 from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import check_legal, refused
 

@@ -29,9 +29,9 @@ from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
+from polyfuse.ir.number_types import HALVES, DType, computed_in
 from polyfuse.ir.precision import PRECISIONS, STORED, Math
 from polyfuse.ir.scalar import Tf32
-from polyfuse.ir.tensor import HALVES, DType, computed_in
 from polyfuse.ir.tree import parts, sequence, statements
 from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.reductions.private_accumulator import copied

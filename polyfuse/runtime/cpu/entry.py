@@ -29,7 +29,8 @@ from numba.np.numpy_support import from_dtype
 from polyfuse.codegen.cpu.intrinsics.half_conversions import BITS_OF
 from polyfuse.codegen.cpu.intrinsics.vector_width import in_whole_registers
 from polyfuse.codegen.looptree.half_types import held_as
-from polyfuse.ir.tensor import ITEMSIZE, Tensor
+from polyfuse.ir.number_types import ITEMSIZE, NUMBER_TYPES, is_real
+from polyfuse.ir.tensor import Tensor
 from polyfuse.runtime.cpu.objects import ALIGNED, CONTIGUOUS, INT, LONG, POINTER, WRITEABLE, Objects
 from polyfuse.runtime.interface import Interface
 
@@ -170,7 +171,7 @@ class _Entry:
         count = builder.udiv(place.nbytes, LONG(index.itemsize))
         with cgutils.for_range(builder, count) as loop:
             value = builder.load(builder.gep(data, [loop.index]))
-            row = value if kind == LONG else builder.sext(value, LONG)
+            row = self._long(value, index)
             above = builder.zext(builder.icmp_unsigned(">=", row, rows), LONG)  # of a negative one too
             builder.store(builder.or_(builder.load(wrong), above), wrong)
         self._need(self._same(builder.load(wrong), LONG(0)))
@@ -259,7 +260,7 @@ class _Entry:
         number, array, found = (self.function.append_basic_block(n) for n in ("number", "array", "scalar"))
         with builder.goto_entry_block():
             slot = builder.alloca(self._element(tensor))
-        exact = Held.INTEGER if tensor.dtype.startswith("int") else Held.FLOAT
+        exact = Held.FLOAT if is_real(tensor.dtype) else Held.INTEGER
         builder.cbranch(self._same(self.objects.type(value), self._held(exact)), number, array)
         builder.position_at_end(number)
         builder.store(self._converted(value, tensor), slot)
@@ -277,7 +278,7 @@ class _Entry:
         if tensor.is_half:
             number = builder.fptrunc(self.objects.call("PyFloat_AsDouble", value), ir.FloatType())
             return BITS_OF[tensor.dtype](builder, number)
-        if tensor.dtype.startswith("float"):
+        if is_real(tensor.dtype):
             number = self.objects.call("PyFloat_AsDouble", value)
             return number if number.type == kind else builder.fptrunc(number, kind)
         number = self.objects.call("PyLong_AsLongLong", value)
@@ -285,17 +286,28 @@ class _Entry:
         with builder.if_then(failed, likely=False):
             self.objects.call("PyErr_Clear")
         self._need(builder.not_(failed))
+        if tensor.dtype == "bool":
+            self._need(builder.icmp_unsigned("<=", number, LONG(1)))
         if kind == LONG:
+            if not NUMBER_TYPES[tensor.dtype].signed:
+                self._need(builder.icmp_signed(">=", number, LONG(0)))
             return number
         short = builder.trunc(number, kind)
-        self._need(self._same(builder.sext(short, LONG), number))
+        self._need(self._same(self._long(short, tensor), number))
         return short
+
+    def _long(self, value: Any, tensor: Tensor) -> Any:
+        """An element of an integer tensor as 64 bits."""
+        if value.type == LONG:
+            return value
+        known = NUMBER_TYPES[tensor.dtype]
+        return self.builder.sext(value, LONG) if known.signed else self.builder.zext(value, LONG)
 
     def _integer(self, place: _Place, tensor: Tensor) -> Any:
         """The value of an integer scalar."""
         kind = self._element(tensor)
         value = self.builder.load(self.builder.bitcast(place.data, kind.as_pointer()))
-        return value if kind == LONG else self.builder.sext(value, LONG)
+        return self._long(value, tensor)
 
     def _element(self, tensor: Tensor) -> Any:
         return self.context.get_data_type(from_dtype(np.dtype(held_as(tensor.dtype))))

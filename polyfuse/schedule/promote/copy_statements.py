@@ -19,11 +19,12 @@ from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.number_types import DType, computed_in
 from polyfuse.ir.precision import STORED, Math
 from polyfuse.ir.scalar import Tf32, number
 from polyfuse.ir.sizes import extent_text
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tensor import DType, Tensor, computed_in
+from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import (
     Buffer,
     Leaf,

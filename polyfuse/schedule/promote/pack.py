@@ -19,9 +19,10 @@ from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import Nest, own_loops
+from polyfuse.ir.number_types import computed_in
 from polyfuse.ir.scalar import read
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tensor import Tensor, computed_in
+from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Panel, Tree, parts, sequence, statements
 from polyfuse.schedule.promote.copy_order import ordered_with_copies
 from polyfuse.schedule.promote.copy_statements import Promoted

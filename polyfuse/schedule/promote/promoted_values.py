@@ -26,10 +26,10 @@ from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.nest_text import body_text, value_text
+from polyfuse.ir.number_types import computed_in
 from polyfuse.ir.precision import Math
 from polyfuse.ir.scalar import Read, read, reads_in, substitute
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tensor import computed_in
 from polyfuse.ir.tree import Buffer, Loop, Panel, Tree, date_map
 from polyfuse.schedule.promote.copy_statements import Copied, Promoted, copied_in, prefix_map, rounding_of
 from polyfuse.sets import IN, OUT, SET, dimension, on_domain

@@ -17,8 +17,8 @@ import sympy
 
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.nest_text import value_text
+from polyfuse.ir.number_types import computed_in
 from polyfuse.ir.scalar import Read, operations, reads_in
-from polyfuse.ir.tensor import computed_in
 from polyfuse.schedule.microkernel_verb import MOST_WRITTEN_OUT
 from polyfuse.schedule.promote.promoted_values import value_dims
 from polyfuse.sets import IN, OUT, PARAM, SET, dimension, greatest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from polyfuse.analysis.banks import WARP
+from polyfuse.ir.number_types import is_real
 from polyfuse.ir.tree import Loop
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
 
@@ -29,7 +30,7 @@ def row_threads(extent: int) -> int:
 def lane_loop(counts: Counts, name: str, loops: tuple[Loop, ...]) -> Loop | None:
     """The loop of a reduction along which its reads are neighbours, if it has a warp of values; None without one."""
     s = counts.nest.statement(name)
-    if not s.is_reduction or not counts.nest.tensor(s.write.tensor).dtype.startswith("float"):
+    if not s.is_reduction or not is_real(counts.nest.tensor(s.write.tensor).dtype):
         return None
     for loop in reversed(loops):
         dims = dims_of(loop.date(name))

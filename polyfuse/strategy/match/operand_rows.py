@@ -5,8 +5,8 @@ from __future__ import annotations
 from polyfuse.analysis.copies import holds_rounded
 from polyfuse.analysis.vector_access import ACCESS_BYTES, agrees, flat_position, is_multiple
 from polyfuse.ir import Access, Nest
+from polyfuse.ir.number_types import HALVES, ITEMSIZE
 from polyfuse.ir.precision import STORED, Math
-from polyfuse.ir.tensor import HALVES, ITEMSIZE
 from polyfuse.sets import IN, dimension
 from polyfuse.strategy.match.gemm import Factor, Product, moved_axes, moves_by_one
 from polyfuse.strategy.match.gemm_problem import Kept, Terms

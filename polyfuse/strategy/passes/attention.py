@@ -14,7 +14,7 @@ from math import prod
 from polyfuse.analysis.vector_access import ACCESS_BYTES
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
-from polyfuse.ir.tensor import computed_in
+from polyfuse.ir.number_types import computed_in
 from polyfuse.machine import GpuMachine, Machine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose, cheapest

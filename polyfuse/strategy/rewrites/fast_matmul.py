@@ -15,6 +15,7 @@ from polyfuse.bilinear import KNOWN, Algorithm, error_growth, named
 from polyfuse.errors import IllegalRewrite
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Nest, Statement
+from polyfuse.ir.number_types import is_real
 from polyfuse.machine import CpuMachine, GpuMachine, Machine
 from polyfuse.rewrite.bilinear.apply import bilinear
 from polyfuse.rewrite.bilinear.dimension_roles import Roles, roles_of
@@ -179,7 +180,7 @@ def _automatic(
 
 
 def _has_floats(nest: Nest, s: Statement) -> bool:
-    return nest.tensor(s.write.tensor).dtype.startswith("float")
+    return is_real(nest.tensor(s.write.tensor).dtype)
 
 
 def _spread(nest: Nest, s: Statement) -> str:

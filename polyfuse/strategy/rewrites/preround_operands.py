@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from polyfuse.ir import Access, Nest, Statement
+from polyfuse.ir.number_types import HALVES
 from polyfuse.ir.precision import STORED
-from polyfuse.ir.tensor import HALVES
 from polyfuse.machine import GpuMachine, Machine
 from polyfuse.rewrite.storage.widen_halves import narrow, users_of, why_not_narrow
 from polyfuse.sets import IN

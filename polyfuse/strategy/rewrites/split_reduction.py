@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.ir import Nest
+from polyfuse.ir.number_types import is_real
 from polyfuse.ir.scalar import operations
 from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import GpuMachine, Machine
@@ -111,7 +112,7 @@ def _sums(nest: Nest, done: Nest) -> bool:
     """True if one of the reductions that were split rounds more the longer it is."""
     kept = {s.name: s for s in done.statements}
     split = (s for s in nest.statements if s.is_reduction and kept[s.name] != s)
-    return any(s.op == "+=" and nest.tensor(s.write.tensor).dtype.startswith("float") for s in split)
+    return any(s.op == "+=" and is_real(nest.tensor(s.write.tensor).dtype) for s in split)
 
 
 def _candidates(nest: Nest, machine: Machine) -> tuple[str, ...]:
@@ -206,7 +207,7 @@ def _goes_on(nest: Nest, name: str) -> bool:
 def _row(nest: Nest, name: str) -> str | None:
     """The dimension along which a reduction's reads are neighbours, a warp of them at least; None without one."""
     s, extents = nest.statement(name), _reduced(nest, name)
-    if not nest.tensor(s.write.tensor).dtype.startswith("float"):
+    if not is_real(nest.tensor(s.write.tensor).dtype):
         return None
     along = (d for d in extents if max(stride(access, s.dims.index(d)) for access in s.reads) == 1)
     return next((d for d in along if extents[d] >= WARP), None)

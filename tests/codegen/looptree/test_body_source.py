@@ -14,8 +14,8 @@ import polyfuse as pf
 from polyfuse.codegen.cpu.intrinsic_table import FUNCTIONS
 from polyfuse.codegen.looptree.body_source import Values
 from polyfuse.codegen.looptree.nodes import Element, Store
+from polyfuse.ir.number_types import DType
 from polyfuse.ir.scalar import Maximum, Minimum, Select, add, greater, mul, number, read
-from polyfuse.ir.tensor import DType
 
 NAN = np.float32(np.nan)
 

@@ -9,8 +9,8 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.frontend.python.scope_names import FUNCTIONS
+from polyfuse.ir.number_types import ITEMSIZE
 from polyfuse.ir.scalar import OF_REAL
-from polyfuse.ir.tensor import ITEMSIZE
 from tests.frontend.python.running import called, copies, defined
 
 

@@ -97,7 +97,7 @@ def test_parameters_that_cannot_be_read() -> None:
         ('def f(c: "f64" = None):', "the default None of input c: float64[]"),
         ('def f(*x: "f64[N]"):', "only plain parameters"),
         ('def f(*, x: "f64[N]"):', "only plain parameters"),
-        ('def f(b: "bool", x: "f64[N]"):', "the annotation 'bool' cannot be read"),
+        ('def f(b: "c64", x: "f64[N]"):', "the annotation 'c64' cannot be read"),
         ('def f(mod: "f64[N]"):', "has a meaning in printed nests"),
         ('def f(α: "f64", x: "f64[N]"):', "isl reads no letters such as those of the name 'α'"),
         ('def f(x: "f64[ñ]"):', "the name 'ñ'"),

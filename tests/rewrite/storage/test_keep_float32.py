@@ -10,8 +10,8 @@ from polyfuse import nn
 from polyfuse.analysis.copies import holds_rounded
 from polyfuse.checks import cuda_cases as cases
 from polyfuse.ir import Nest
+from polyfuse.ir.number_types import relative_step
 from polyfuse.ir.precision import rounded
-from polyfuse.ir.tensor import relative_step
 from polyfuse.rewrite import narrow, unround
 
 

@@ -15,8 +15,8 @@ from polyfuse import nn
 from polyfuse.checks import cuda_cases as cases
 from polyfuse.codegen.cuda.compile.disassembly import opcodes
 from polyfuse.ir import Nest
+from polyfuse.ir.number_types import relative_step
 from polyfuse.ir.precision import PRECISIONS, Math
-from polyfuse.ir.tensor import relative_step
 from polyfuse.ir.tree import loops, parts, statements
 from polyfuse.machine import Machine
 from polyfuse.runtime.cuda.runner import build_kernels

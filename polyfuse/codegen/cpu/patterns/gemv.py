@@ -9,6 +9,7 @@ from polyfuse.codegen.cpu.patterns.calls import of_tile
 from polyfuse.codegen.looptree.index import binary, mentions, substituted
 from polyfuse.codegen.looptree.nodes import Element, For, Store
 from polyfuse.codegen.looptree.product import axis, moves
+from polyfuse.ir.number_types import ITEMSIZE
 from polyfuse.schedule.microkernel_verb import padded
 
 
@@ -63,7 +64,7 @@ def row_product(top: For) -> ast.Call | None:
 
 def _whole_columns(width: ast.expr, store: Store) -> int | None:
     """The columns of a row, if they are a known, whole number of vectors."""
-    itemsize = int(store.target.dtype.removeprefix("float")) // 8
+    itemsize = ITEMSIZE[store.target.dtype]
     match width:
         case ast.Constant(value=int(columns)) if padded(columns, itemsize) == columns:
             return columns

@@ -39,7 +39,7 @@ from polyfuse.codegen.looptree.leading_reference import distance
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Node, Store
 from polyfuse.codegen.looptree.product import corner, movement, numbers_in, parts_of
 from polyfuse.ir.expression import call
-from polyfuse.ir.tensor import ITEMSIZE
+from polyfuse.ir.number_types import ITEMSIZE
 
 ROWS_ABREAST = "rows_abreast"
 

@@ -28,7 +28,7 @@ from polyfuse.codegen.looptree.index import binary
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Node, Store, stores_in
 from polyfuse.codegen.looptree.product import corner, movement, moves
 from polyfuse.ir.expression import call
-from polyfuse.ir.tensor import ITEMSIZE
+from polyfuse.ir.number_types import ITEMSIZE
 
 LEAST = 4
 """Numbers of a row: vectors of fewer are no gain."""

@@ -21,6 +21,7 @@ from polyfuse.codegen.cpu.patterns.calls import of_tile
 from polyfuse.codegen.looptree.index import binary, is_number
 from polyfuse.codegen.looptree.nodes import Element, For, Store
 from polyfuse.codegen.looptree.product import axis, corner, most_of, moves
+from polyfuse.ir.number_types import ITEMSIZE
 from polyfuse.ir.scalar import Read
 
 MOST = 32
@@ -41,7 +42,7 @@ def first_values(rows: For) -> ast.Call | None:
     row_axis = axis(store.target, rows)
     if row_axis is None or axis(store.target, columns) != len(store.target.subscripts) - 1:
         return None
-    itemsize = int(store.target.dtype.removeprefix("float")) // 8
+    itemsize = ITEMSIZE[store.target.dtype]
     nbytes = height * width * itemsize
     if nbytes == 0 or width * itemsize % VECTOR_BYTES or nbytes > MOST * VECTOR_BYTES:
         return None

@@ -20,7 +20,7 @@ from polyfuse.codegen.looptree.index import binary, mentions
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Guard, Node, Store
 from polyfuse.codegen.looptree.product import axis, corner
 from polyfuse.ir.expression import call
-from polyfuse.ir.tensor import ITEMSIZE
+from polyfuse.ir.number_types import ITEMSIZE
 
 TILE_LIKE, STORE_TRANSPOSED = "tile_like", "store_transposed"
 

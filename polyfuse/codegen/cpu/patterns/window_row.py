@@ -35,6 +35,7 @@ from polyfuse.codegen.looptree.intervals import interval
 from polyfuse.codegen.looptree.joint_values import Facts
 from polyfuse.codegen.looptree.nodes import Element, For, Node, Store
 from polyfuse.codegen.looptree.product import corner, movement
+from polyfuse.ir.number_types import ITEMSIZE
 from polyfuse.schedule.microkernel_verb import MOST_SUMS, NEAR_COLUMNS, padded
 
 
@@ -74,7 +75,7 @@ def _call(loops: tuple[For, ...], store: Store, facts: Facts) -> ast.Call | None
     starts = [interval(one.low, facts.ranges).low for one in bounds]
     ends = [interval(one.high, facts.ranges).high for one in bounds]
     known = [end for end in (*starts, *ends) if end is not None]
-    itemsize = int(store.target.dtype.removeprefix("float")) // 8
+    itemsize = ITEMSIZE[store.target.dtype]
     if len(known) < 2 * len(bounds) or padded(max(known) - min(known), itemsize) > MOST_SUMS:
         return None
     first = {loop.variable: loop.low for loop in steps.loops} | steps.first(steps.values.start)

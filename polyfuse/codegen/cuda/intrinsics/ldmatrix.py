@@ -18,8 +18,8 @@ from llvmlite import ir
 
 from polyfuse.analysis.vector_access import ACCESS_BYTES
 from polyfuse.codegen.cuda.intrinsics.tile_fma import INT, SHARED
+from polyfuse.ir.number_types import ITEMSIZE
 from polyfuse.ir.precision import STORED, Math
-from polyfuse.ir.tensor import ITEMSIZE
 
 WORD = ir.IntType(32)
 

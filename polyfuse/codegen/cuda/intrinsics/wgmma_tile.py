@@ -24,8 +24,8 @@ from numba.cuda import types
 from numba.cuda.extending import intrinsic
 
 from polyfuse.codegen.cuda.intrinsics.tile_fma import INT, SHARED
+from polyfuse.ir.number_types import ITEMSIZE
 from polyfuse.ir.precision import STEPS, STORED, Math
-from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.layouts.core_matrix import FORMATS
 from polyfuse.layouts.wgmma_descriptors import FIELD, UNIT, Form
 

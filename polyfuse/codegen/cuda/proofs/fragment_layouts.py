@@ -30,9 +30,9 @@ from polyfuse.codegen.cuda.proofs.operand_lines import lines_of
 from polyfuse.codegen.cuda.proofs.wgmma_operands import Indices, core_lines, in_cores, is_whole
 from polyfuse.codegen.looptree.operations import CoreLines, Fragment, Lines, Matrices
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.number_types import ITEMSIZE
 from polyfuse.ir.precision import STEPS, STORED, Math
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.ir.tree import Tree, date_map, loops_around
 from polyfuse.layouts.smem import SmemLayout
 from polyfuse.schedule.binding import extent

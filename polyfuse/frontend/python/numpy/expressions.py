@@ -33,8 +33,7 @@ from polyfuse.frontend.python.numpy.values import (
 )
 from polyfuse.frontend.python.scope_names import FUNCTIONS, MISSING
 from polyfuse.ir.expression import OPERATORS
-from polyfuse.ir.gather import INTEGERS
-from polyfuse.ir.number_types import no_integer
+from polyfuse.ir.number_types import ITEMSIZE, NUMBER_TYPES, is_integer, is_number, is_real, real_type
 
 Call = Callable[["Expressions", ast.Call, list[Value], dict[str, Value], Array | None], Value]
 
@@ -84,7 +83,7 @@ class Expressions:
             case ast.Name():
                 return self.name(node)
             case ast.Tuple() | ast.List():
-                return tuple(self.value(part) for part in node.elts)
+                return tuple(value for part in node.elts for value in self.parts(part))
             case ast.Attribute():
                 return self.attribute(node)
             case ast.Subscript():
@@ -111,6 +110,15 @@ class Expressions:
             case ast.Lambda():
                 return Static(LocalFunction(node, self.frame))
         return self.unread(node)
+
+    def parts(self, node: ast.expr) -> tuple[Value, ...]:
+        """An element of a tuple as it is written: *t are all elements of t."""
+        if not isinstance(node, ast.Starred):
+            return (self.value(node),)
+        found = self.value(node.value)
+        if not isinstance(found, tuple):
+            self.refuse(node, f"{ast.unparse(node)} of what is no tuple", "tuples")
+        return found
 
     def name(self, node: ast.Name) -> Value:
         """A variable, or what the name is outside of the function."""
@@ -195,11 +203,7 @@ class Expressions:
                 return self.outer(node, found)
             if found is not MISSING:
                 return Static(found)
-        if (
-            isinstance(inner, Scalar)
-            and node.attr == "dtype"
-            and inner.dtype in ("float32", "float64", "int32", "int64")
-        ):
+        if isinstance(inner, Scalar) and node.attr == "dtype" and inner.dtype in ITEMSIZE:
             return Static(np.dtype(inner.dtype))
         return self.unread(node)
 
@@ -254,7 +258,7 @@ class Expressions:
             index = (
                 None if isinstance(parts[0], ast.Slice) or _is_ellipsis(parts[0]) else self.value(parts[0])
             )
-            if isinstance(index, Array) and index.rank and index.dtype in INTEGERS:
+            if isinstance(index, Array) and index.rank and is_integer(index.dtype):
                 return self.gathered(node, base, index, parts[1:])
         count = sum(not (_is_ellipsis(part) or self.is_none(part)) for part in parts)
         if count > base.rank:
@@ -432,8 +436,16 @@ class Expressions:
             self.refuse(node, f"{ast.unparse(node)} is no number", ALLOWED)
         value = values[0]
         if isinstance(node.op, ast.Invert) and value.dtype != BOOL:
-            self.integers(node, [value.dtype])
-            return self.operation(node, ast.Sub(), [Scalar(number(-1), "integer"), value])
+            return self.inverted(node, value)
+        if isinstance(node.op, ast.USub) and value.dtype == BOOL:
+            self.refuse(node, f"{ast.unparse(node)} of conditions", "~")
+        if (
+            isinstance(node.op, ast.USub)
+            and is_integer(value.dtype)
+            and value.dtype not in ("integer", "int64")
+        ):
+            # the sign of a term is read as a difference, which has the type of both operands: -x has that of x
+            return self.operation(node, ast.Sub(), [Scalar(number(0), "integer"), value])
         if isinstance(value, Scalar):
             dtype = BOOL if isinstance(node.op, ast.Not | ast.Invert) else value.dtype
             if isinstance(node.op, ast.Invert):
@@ -448,6 +460,13 @@ class Expressions:
             lambda a: ast.UnaryOp(node.op, as_number(a, dtype)), common_type([dtype]), values
         )
 
+    def inverted(self, node: ast.expr, value: Scalar | Array) -> Scalar | Array:
+        """~x of integers: -1 - x, or the largest number less x where none is negative."""
+        self.integers(node, [value.dtype])
+        known = NUMBER_TYPES[value.dtype]
+        ones = Scalar(number(-1 if known.signed else known.largest), "integer")
+        return self.operation(node, ast.Sub(), [ones, value])
+
     def binary(self, node: ast.BinOp) -> Value:
         """x op y."""
         values = self.operands([node.left, node.right])
@@ -461,15 +480,22 @@ class Expressions:
     def operation(self, node: ast.expr, op: ast.operator, values: list[Scalar | Array]) -> Scalar | Array:
         """An operator of two values."""
         types = [value.dtype for value in values]
-        logical = {ast.BitAnd: ast.And, ast.BitOr: ast.Or}
+        logical = {ast.BitAnd: ast.And, ast.BitOr: ast.Or, ast.Mult: ast.And, ast.Add: ast.Or}
         if type(op) in logical and types == [BOOL, BOOL]:
             join = logical[type(op)]()
             return self.program.elementwise(lambda a, b: ast.BoolOp(join, [a, b]), BOOL, values)
         if isinstance(op, ast.BitXor) and types == [BOOL, BOOL]:
             return self.compared(ast.NotEq(), values)
+        if types == [BOOL, BOOL] and not isinstance(op, ast.Div):
+            self.refuse(
+                node, f"{ast.unparse(node)}: this operator on conditions", "+ * / & | ^ ~; .astype(np.int8)"
+            )
         dtype = common_type(types, divides=isinstance(op, ast.Div))
         if type(op) in OPERATORS.values():
             self.integers(node, types)
+        if BOOL in types and all(known == BOOL or is_number(known) for known in types):
+            values = [self.program.converted(v, "int64") if v.dtype == BOOL else v for v in values]
+            types = [value.dtype for value in values]
         if all(isinstance(value, Scalar) for value in values):
             left, right = (
                 as_number(value.node, value.dtype) for value in values if isinstance(value, Scalar)
@@ -477,8 +503,6 @@ class Expressions:
             if isinstance(node, ast.BinOp):
                 return Scalar(_rebuilt(node, left=left, right=right), dtype)
             return Scalar(ast.copy_location(ast.BinOp(left, op, right), node), dtype)
-        if types == [BOOL, BOOL] and not isinstance(op, ast.Mult):
-            self.refuse(node, f"{ast.unparse(node)}: this operator on conditions", "& | ~ ^")
 
         def make(a: ast.expr, b: ast.expr) -> ast.expr:
             return ast.BinOp(as_number(a, types[0]), op, as_number(b, types[1]))
@@ -487,7 +511,7 @@ class Expressions:
 
     def integers(self, node: ast.expr, types: Sequence[str]) -> None:
         """Refuse an operation of integers on other numbers."""
-        other = next((t for t in types if not t.startswith("int") and t != BOOL), None)
+        other = next((t for t in [*types, common_type(types)] if is_real(t)), None)
         if other is not None:
             what = "fractions" if other == "fraction" else f"{other} numbers"
             self.refuse(
@@ -620,14 +644,16 @@ class Expressions:
     def scalar_call(self, node: ast.Call, called: str, args: list[Scalar]) -> Scalar:
         """A function of numbers, which the reader of single elements knows."""
         types = [arg.dtype for arg in args]
-        if called in ("max", "min", "abs", "pow", "floor", "ceil"):
+        if called in ITEMSIZE:
+            dtype = called
+        elif called in ("max", "min", "abs", "pow", "floor", "ceil"):
             dtype = common_type(types)
         elif called == "where":
             dtype = common_type(types[1:])
         elif called in ("len", "range"):
             dtype = "integer"
         else:
-            dtype = no_integer(common_type(types)) if types else "fraction"  # type: ignore[arg-type]
+            dtype = real_type(common_type(types)) if types else "fraction"  # type: ignore[arg-type]
         nodes = [arg.node for arg in args]
         function = node.func if self.frame.is_first or called not in CALLED else self.program.function(called)
         if called in ("pow", "where") and not self.frame.is_first:

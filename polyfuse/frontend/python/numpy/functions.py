@@ -10,7 +10,7 @@ import ast
 import builtins
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 import numpy as np
 
@@ -30,12 +30,22 @@ from polyfuse.frontend.python.numpy.values import (
     as_test,
     common_type,
     reshaped,
+    stored_type,
 )
-from polyfuse.ir.tensor import ITEMSIZE
+from polyfuse.ir.number_types import (
+    ITEMSIZE,
+    NUMBER_TYPES,
+    DType,
+    element_type,
+    is_integer,
+    is_number,
+    is_real,
+    real_type,
+)
 
 Shape = tuple[ast.expr, ...]
 
-ALLOWED_TYPES = "float32, float64, int32, int64, float16, bfloat16"
+ALLOWED_TYPES = ", ".join(ITEMSIZE)
 
 
 class Arguments:
@@ -133,14 +143,10 @@ class Arguments:
     def type_of(self, name: str) -> str:
         """An argument that is an element type."""
         value = self.given.get(name)
-        try:
-            found = np.dtype(value.value).name if isinstance(value, Static) else ""
-        except TypeError:
-            found = ""
-        if found != BOOL and found not in ITEMSIZE:
-            self.e.refuse(
-                self.node, f"the element type {found or 'of ' + ast.unparse(self.node)}", ALLOWED_TYPES
-            )
+        found = element_type(value.value) if isinstance(value, Static) else None
+        if found is None:
+            known = getattr(getattr(value, "value", None), "__name__", f"in {ast.unparse(self.node)}")
+            self.e.refuse(self.node, f"the element type {known}", ALLOWED_TYPES)
         return found
 
 
@@ -229,13 +235,22 @@ def _logical(op: ast.boolop) -> Callable[..., ast.expr]:
     return lambda e, a, b: ast.BoolOp(op, [a, b])
 
 
-def _sign(e: Expressions, a: ast.expr) -> ast.expr:
-    below = ast.IfExp(ast.Compare(a, [ast.Lt()], [number(0)]), number(-1), a)
-    return ast.IfExp(ast.Compare(a, [ast.Gt()], [number(0)]), number(1), below)
+@_for("x", np.sign)
+def _sign(e: Expressions, a: Arguments) -> Value:
+    value = a.either("x")
+    if value.dtype == BOOL:
+        a.refuse("conditions, which have no sign")
+
+    def make(x: ast.expr) -> ast.expr:
+        below = ast.IfExp(ast.Compare(x, [ast.Lt()], [number(0)]), number(-1), x)
+        signed = NUMBER_TYPES[value.dtype].signed
+        return ast.IfExp(ast.Compare(x, [ast.Gt()], [number(0)]), number(1), below if signed else x)
+
+    return e.program.elementwise(make, value.dtype, [value])
 
 
 def _real(types: list[str]) -> str:
-    return common_type([*types, "fraction"])
+    return real_type(common_type(types))  # type: ignore[arg-type]  # a type of nests
 
 
 def _bool(types: list[str]) -> str:
@@ -267,8 +282,7 @@ _define(_elementwise(1, _function("abs"), common_type), np.abs, np.fabs, builtin
 _define(_elementwise(1, lambda e, a: ast.UnaryOp(ast.USub(), a), common_type), np.negative)
 _define(_elementwise(1, lambda e, a: ast.BinOp(a, ast.Mult(), a), common_type), np.square)
 _define(_elementwise(1, lambda e, a: ast.BinOp(number(1.0), ast.Div(), a), _real), np.reciprocal)
-_define(_elementwise(1, _sign, common_type), np.sign)
-_define(_elementwise(1, lambda e, a: ast.BinOp(number(2), ast.Pow(), a), _real), np.exp2)
+_define(_elementwise(1, lambda e, a: ast.BinOp(number(2.0), ast.Pow(), a), _real), np.exp2)
 _define(_elementwise(1, _function("floor"), common_type), np.floor)
 _define(_elementwise(1, _function("ceil"), common_type), np.ceil)
 _define(_elementwise(2, lambda e, a, b: e.program.call("max", a, b), common_type), np.maximum, np.fmax)
@@ -343,8 +357,7 @@ def _invert(e: Expressions, a: Arguments) -> Value:
     value = a.either("x")
     if value.dtype == BOOL:
         return e.program.elementwise(lambda x: ast.UnaryOp(ast.Not(), x), BOOL, [value])
-    e.integers(a.node, [value.dtype])
-    return e.operation(a.node, ast.Sub(), [Scalar(number(-1), "integer"), value])
+    return e.inverted(a.node, value)
 
 
 @_for("condition x y", np.where)
@@ -353,7 +366,9 @@ def _where(e: Expressions, a: Arguments) -> Value:
     dtype = common_type([x.dtype, y.dtype])
 
     def make(t: ast.expr, first: ast.expr, second: ast.expr) -> ast.expr:
-        return ast.IfExp(as_test(t, test.dtype), as_number(first, x.dtype), as_number(second, y.dtype))
+        if dtype != BOOL:
+            first, second = as_number(first, x.dtype), as_number(second, y.dtype)
+        return ast.IfExp(as_test(t, test.dtype), first, second)
 
     return e.program.elementwise(make, dtype, [test, x, y])
 
@@ -391,9 +406,9 @@ def _ufunc_outer(
 def _round(e: Expressions, a: Arguments) -> Value:
     """The nearest number of so many decimals, of two the even one."""
     value, decimals = a.either("a"), a.integer("decimals", 0)
-    if value.dtype.startswith("int") and decimals >= 0:
+    if is_integer(value.dtype) and decimals >= 0:
         return value
-    if value.dtype.startswith("int") or value.dtype == BOOL:
+    if not is_real(value.dtype):
         a.refuse("integers to tens")
     scale = Scalar(number(10 ** abs(decimals)), "integer")
     steps: tuple[ast.operator, ast.operator] = (
@@ -633,14 +648,22 @@ def _copied(e: Expressions, a: Arguments) -> Value:
     )
 
 
+def _to_type(dtype: DType) -> Callable[[Expressions, Arguments], Value]:
+    return lambda e, a: e.program.converted(a.either("x"), dtype)
+
+
+for _dtype in get_args(DType):
+    _for("x", np.dtype(_dtype).type)(_to_type(_dtype))
+
+
 @_for("a dtype copy", np.asarray, np.array, np.ascontiguousarray, np.ndarray.astype)
 def _astype(e: Expressions, a: Arguments) -> Value:
     array = a.either("a")
     wanted = a.dtype(array.dtype)
-    if isinstance(array, Scalar) or wanted == array.dtype:
+    if wanted == array.dtype:
         return _copied(e, a) if isinstance(array, Array) else array
-    if wanted == BOOL:
-        return e.program.elementwise(lambda x: as_test(x, array.dtype), BOOL, [array])
+    if isinstance(array, Scalar) or array.mask is None:
+        return e.program.converted(array, wanted)
     if array.mask is not None:
         a.refuse("elements that a mask selects")
     made = e.program.array(array.shape, wanted, "cast")
@@ -901,7 +924,7 @@ def _filled(value: float | None) -> Callable[[Expressions, Arguments], Value]:
 def _constant(e: Expressions, shape: Shape, dtype: str, value: float | None) -> Array:
     if value is None:
         return e.program.array(shape, dtype, "empty_array")
-    literal = number(int(value) if dtype.startswith("int") else float(value))
+    literal = number(float(value) if is_real(dtype) else int(value))
     if dtype == BOOL:
         literal = ast.Compare(number(int(value)), [ast.NotEq()], [number(0)])
     return Array(shape, dtype, lambda index: literal)
@@ -930,14 +953,23 @@ _for("shape dtype", np.ndarray)(_filled(None))
 def _full(e: Expressions, a: Arguments) -> Value:
     value = a.either("value")
     made = e.program.broadcast(value, a.shape("shape"))
-    return Array(made.shape, a.dtype(value.dtype), made.element)
+    return _of_type(e, made, a.dtype(stored_type(value.dtype)))
 
 
 @_for("a value dtype", np.full_like)
 def _full_like(e: Expressions, a: Arguments) -> Value:
     array = a.array("a")
     made = e.program.broadcast(a.either("value"), array.shape)
-    return Array(made.shape, a.dtype(array.dtype), made.element)
+    return _of_type(e, made, a.dtype(array.dtype))
+
+
+def _of_type(e: Expressions, made: Array, dtype: str) -> Array:
+    """An array of a type. A literal is one of the type already where it is of that kind."""
+    if is_number(made.dtype) and is_real(made.dtype) <= is_real(dtype) and dtype != BOOL:
+        return Array(made.shape, dtype, made.element)
+    found = e.program.converted(made, dtype)
+    assert isinstance(found, Array), "a converted array is an array"
+    return found
 
 
 @_for("N M k dtype", np.eye)
@@ -963,7 +995,7 @@ _define(
 def _arange(e: Expressions, a: Arguments) -> Value:
     if not a.has("stop"):
         a.given["stop"] = a.given.pop("start")
-    if any(isinstance(v, Scalar) and v.dtype not in ("integer", "int64", "int32") for v in a.given.values()):
+    if any(isinstance(v, Scalar) and not is_integer(v.dtype) for v in a.given.values()):
         a.refuse("arange of other numbers than integers")
     start = a.shape("start")[0] if a.has("start") else number(0)
     stop, step = a.shape("stop")[0], a.integer("step", 1)
@@ -1037,12 +1069,7 @@ def _truth(how: Reduction) -> Call:
         e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
     ) -> Value:
         value = e.number_or_array(node, args[0])
-        tested = e.program.elementwise(
-            lambda x: ast.IfExp(as_test(x, value.dtype), number(1), number(0)), "int64", [value]
-        )
-        made = plain(e, node, [tested, *args[1:]], named, None)
-        assert isinstance(made, Array | Scalar), "a reduction gives numbers"
-        return e.program.elementwise(lambda x: as_test(x, "int64"), BOOL, [made])
+        return plain(e, node, [e.program.converted(value, BOOL), *args[1:]], named, None)
 
     return call
 
@@ -1060,7 +1087,7 @@ def _mean(e: Expressions, a: Arguments) -> Value:
 
 
 def _mean_type(value: Array) -> str:
-    return "float64" if value.dtype in (BOOL, "integer", "int32", "int64") else value.dtype
+    return value.dtype if is_real(value.dtype) else "float64"
 
 
 def _mean_of(e: Expressions, value: Array, axes: Sequence[int], dtype: str, less: int) -> Array | Scalar:

@@ -48,7 +48,7 @@ def lowered(source: Source) -> Lowered:
         if tensor.rank:
             variables[tensor.name] = _given(tensor.name, names.shapes[tensor.name], tensor.dtype)
         elif tensor.name not in names.sizes:
-            dtype = "integer" if tensor.dtype.startswith("int") else tensor.dtype
+            dtype = "integer" if tensor.dtype in ("int32", "int64") else tensor.dtype
             variables[tensor.name] = Scalar(name(tensor.name), dtype)
     frame = Frame(source, variables, label=source.function.__name__, is_first=True)
     body = Statements(program, frame).block(source.tree.body)

@@ -35,6 +35,7 @@ from polyfuse.frontend.python.numpy.values import (
 from polyfuse.frontend.python.parameters import DTYPES
 from polyfuse.frontend.python.scope import Scope
 from polyfuse.frontend.python.scope_names import MISSING, Names, outer_value
+from polyfuse.ir.number_types import ITEMSIZE, is_number, is_real, sum_type
 
 NOTES = {dtype: note for note, dtype in DTYPES.items()}
 
@@ -67,6 +68,7 @@ CALLED: dict[str, object] = {
     "floor": np.floor,
     "ceil": np.ceil,
     "empty": np.empty,
+    **{dtype: np.dtype(dtype).type for dtype in ITEMSIZE},
 }
 """The functions that lowered statements call, by the name they get where it is free."""
 
@@ -226,17 +228,25 @@ class Program:
             )
         made = self.array(value.shape, value.dtype, stem)
         self.store(made, value)
-        if value.dtype != BOOL:
-            return made
-        return replace(made, dtype=BOOL, element=lambda i: as_test(made.element(i), "int64"))
+        return made
+
+    def cast(self, node: ast.expr, dtype: str) -> ast.expr:
+        """An element converted to a type."""
+        return self.call(dtype, node)
+
+    def converted(self, value: Array | Scalar, dtype: str) -> Array | Scalar:
+        """A value converted to a type, element by element."""
+        if value.dtype == dtype:
+            return value
+        if dtype == BOOL:
+            return self.elementwise(lambda x: as_test(x, value.dtype), BOOL, [value])
+        return self.elementwise(lambda x: self.cast(x, dtype), dtype, [value])
 
     def variable(self, value: Scalar, stem: str) -> Scalar:
         """A variable with the value of an expression now."""
         found = self.fresh(stem)
-        node = as_number(value.node, value.dtype)
-        dtype = "integer" if value.dtype == BOOL else value.dtype
-        self.set(found, node, dtype)
-        return Scalar(as_test(name(found), dtype) if value.dtype == BOOL else name(found), value.dtype)
+        self.set(found, value.node, value.dtype)
+        return Scalar(name(found), value.dtype)
 
     def set(self, variable: str, value: ast.expr, dtype: str) -> None:
         """variable = value, with a declared type where the type is not weak."""
@@ -257,7 +267,9 @@ class Program:
                 "the same mask on both sides: x[m] = y[m]",
             )
         loops, index = self._loops("i", target.shape)
-        left, right = target.element(index), as_number(made.element(index), made.dtype)
+        left, right = target.element(index), made.element(index)
+        if target.dtype != BOOL:
+            right = as_number(right, made.dtype)
         if target.mask is not None:
             right = ast.IfExp(as_test(target.mask.element(index), target.mask.dtype), right, left)
         reads = self._reads(right, target.storage)
@@ -380,11 +392,34 @@ class Program:
         """A function of elements, for arrays that broadcast; a number if all are numbers."""
         arrays = [value for value in values if isinstance(value, Array)]
         if not arrays:
-            return Scalar(make(*(value.node for value in values if isinstance(value, Scalar))), dtype)
+            numbers = self.distinct(values)
+            return Scalar(make(*(value.node for value in numbers if isinstance(value, Scalar))), dtype)
         shape = self.common_shape(values)
         mask = self._common_mask(arrays)
-        seen = [self.broadcast(value, shape) for value in values]
+        seen = [self.broadcast(value, shape) for value in self.distinct(values)]
         return Array(shape, dtype, lambda index: make(*(one.element(index) for one in seen)), mask=mask)
+
+    def distinct(self, values: Sequence[Array | Scalar]) -> Sequence[Array | Scalar]:
+        """Operands of several types, or integers: what is written as weak numbers is converted to the type it has.
+
+        np.full(N, 0.1) * y with y: float32     ->   float64(0.1) * y[i]
+        k * np.arange(N) with k: int64          ->   k[i] * int64(i)          an index alone has the target's type
+        """
+        strong = [value.dtype for value in values if value.dtype != BOOL and not is_number(value.dtype)]
+        same = len(set(strong)) < 2 and all(map(is_real, strong))
+        return values if same or len(strong) < 2 else [self._strong(value) for value in values]
+
+    def _strong(self, value: Array | Scalar) -> Array | Scalar:
+        if value.dtype == BOOL or is_number(value.dtype):
+            return value
+
+        def typed(node: ast.expr) -> ast.expr:
+            known = any(isinstance(part, ast.Subscript | ast.Call) for part in ast.walk(node))
+            return node if known else self.cast(node, value.dtype)
+
+        if isinstance(value, Scalar):
+            return Scalar(typed(value.node), value.dtype)
+        return replace(value, element=lambda index: typed(value.element(index)))
 
     def _common_mask(self, arrays: Sequence[Array]) -> Array | None:
         """The mask of the arrays that have one. Raises NotAffine for two masks."""
@@ -416,6 +451,10 @@ class Program:
     ) -> Array | Scalar:
         """The array without some axes, over which its elements are combined; a number if none is left."""
         dtype = dtype or self.type_of_reduction(how, value.dtype)
+        if dtype == BOOL and how.begin is not None:
+            self.refuse(
+                "a sum or product of conditions as one condition", "np.any, np.all; .astype(np.int64)"
+            )
         rest = [axis for axis in range(value.rank) if axis not in axes]
         outer, kept = self._loops("i", [value.shape[axis] for axis in rest])
         inner, gone = self._loops("r", [value.shape[axis] for axis in axes])
@@ -423,7 +462,8 @@ class Program:
         def at(reduced_index: Sequence[ast.expr]) -> ast.expr:
             places = dict(zip((*rest, *axes), (*kept, *reduced_index), strict=True))
             index = tuple(places[axis] for axis in range(value.rank))
-            node = as_number(value.element(index), value.dtype)
+            node = value.element(index)
+            node = node if dtype == BOOL else as_number(node, value.dtype)
             if value.mask is None:
                 return node
             if how.begin is None:
@@ -433,7 +473,7 @@ class Program:
             return ast.IfExp(as_test(value.mask.element(index), BOOL), node, number(how.begin))
 
         begin = number(how.begin) if how.begin is not None else at([number(0)] * len(axes))
-        if how.begin is not None and not dtype.startswith("int"):
+        if how.begin is not None and is_real(dtype):
             begin = number(float(how.begin))
         if not rest:
             variable = self.fresh(stem)
@@ -472,9 +512,9 @@ class Program:
 
     @staticmethod
     def type_of_reduction(how: Reduction, dtype: str) -> str:
-        """NumPy's type of a sum: integers and conditions are added as int64."""
-        found = stored_type(dtype)
-        return "int64" if how.begin is not None and common_type([found]).startswith("int") else found
+        """NumPy's type of a sum: integers and conditions are added in 64 bits."""
+        found = common_type([stored_type(dtype)])
+        return sum_type(found) if how.begin is not None else found  # type: ignore[arg-type]  # a type of nests
 
 
 def _subscripts(node: ast.expr) -> list[ast.expr]:

@@ -20,6 +20,8 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from polyfuse.errors import NotAffine
 from polyfuse.frontend.python.aliases import assigned_in
 from polyfuse.frontend.python.conditions import Predicate
@@ -28,10 +30,20 @@ from polyfuse.frontend.python.numpy.frames import Frame, LocalFunction
 from polyfuse.frontend.python.numpy.functions import called
 from polyfuse.frontend.python.numpy.program import Program, shape_text
 from polyfuse.frontend.python.numpy.syntax import constant, element, minus, name, number, placed, plus, stored
-from polyfuse.frontend.python.numpy.values import BOOL, Array, Scalar, Static, Value, as_number, common_type
+from polyfuse.frontend.python.numpy.values import (
+    BOOL,
+    Array,
+    Scalar,
+    Static,
+    Value,
+    as_number,
+    common_type,
+    stored_type,
+)
 from polyfuse.frontend.python.scope import Branch, Range
 from polyfuse.frontend.python.source import source_of
 from polyfuse.ir.expression import OPERATORS
+from polyfuse.ir.number_types import is_integer
 
 DEEPEST = 16
 """Calls inside of calls: a function that calls itself ends here."""
@@ -258,7 +270,8 @@ class Statements:
         assert isinstance(element, Scalar), "this target is one element"
         left = target if element.node is target else element.node
         stored_node = left if left is target else stored(left)
-        self.program.emit(_assigned(node, stored_node, as_number(value.node, value.dtype)))
+        plain = value.node if element.dtype == BOOL else as_number(value.node, value.dtype)
+        self.program.emit(_assigned(node, stored_node, plain))
         self.changed(base.storage)
 
     def assign_parts(self, node: ast.stmt, target: ast.Tuple | ast.List, value: Value) -> None:
@@ -360,17 +373,12 @@ class Statements:
         if isinstance(known, Scalar) and known.dtype != dtype:
             dtype = common_type([known.dtype, dtype])
         variable = self.variable(target.id)
+        plain = value.node if dtype == BOOL else as_number(value.node, value.dtype)
         if frame.is_first:
-            test = value.node
-            if dtype == BOOL and not isinstance(node, ast.AugAssign):
-                test = as_number(value.node, dtype)
-            program.emit(_assigned(node, target, test))
+            program.emit(_assigned(node, target, plain))
         else:
-            program.set(variable, as_number(value.node, dtype), "integer" if dtype == BOOL else dtype)
-        kept = name(variable)
-        if dtype == BOOL:
-            kept = ast.Compare(kept, [ast.NotEq()], [number(0)])
-        frame.variables[target.id] = Scalar(kept, dtype)
+            program.set(variable, plain, dtype)
+        frame.variables[target.id] = Scalar(name(variable), dtype)
         self.alias(variable, value.node, dtype)
 
     def alias(self, variable: str, value: ast.expr, dtype: str) -> None:
@@ -378,7 +386,7 @@ class Statements:
         program = self.program
         written = program.aliases.written_out(value)
         program.aliases = program.aliases.without([variable])
-        if dtype in ("integer", "int64", "int32") and program.geometry.is_affine(written):
+        if is_integer(dtype) and program.geometry.is_affine(written):
             program.aliases = program.aliases.having(variable, written)
 
     def variable(self, own: str) -> str:
@@ -419,7 +427,7 @@ class Statements:
                 node.op,
                 [plain, operand],
             )
-            if made.dtype.startswith("float") and not current.dtype.startswith(("float", "bfloat")):
+            if not np.can_cast(stored_type(made.dtype), current.dtype, "same_kind"):
                 self.expressions.refuse(
                     node,
                     f"{ast.unparse(target)} is {current.dtype}, the result {made.dtype}: NumPy refuses that too",
@@ -783,7 +791,8 @@ class Statements:
             return
         value = self.expressions.value(node.value)
         values = value if isinstance(value, tuple) else (value,)
-        nodes = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value] * len(values)
+        written = node.value.elts if isinstance(node.value, ast.Tuple) else []
+        nodes = written if len(written) == len(values) else [node.value] * len(values)
         parts: list[ast.expr] = []
         for part, one in zip(nodes, values, strict=True):
             if isinstance(one, Scalar):
@@ -801,8 +810,6 @@ class Statements:
 
     def _result(self, node: ast.expr, value: Array, given: Sequence[str]) -> ast.expr:
         """The variable of an array that is returned: one that the function made, or a copy of another."""
-        if value.dtype == BOOL:
-            self.expressions.refuse(node, "an array of conditions as a result", "np.where(condition, 1, 0)")
         index = tuple(name(f"d{k}") for k in range(value.rank))
         whole = value.storage is not None and ast.unparse(value.element(index)) == ast.unparse(
             _elements(value.storage)(index)

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from polyfuse.frontend.python.numpy.syntax import number
-from polyfuse.ir.number_types import is_number, joined, no_integer
+from polyfuse.ir.number_types import HALVES, ITEMSIZE, joined, quotient_type
 
 Index = tuple[ast.expr, ...]
 
 BOOL = "bool"
-"""The type of conditions, which nests do not store; an array of them is kept as int64."""
+"""The type of conditions: an element of such an array is written as a test."""
 
 
 @dataclass(frozen=True)
@@ -69,21 +69,22 @@ def common_type(types: Sequence[str], divides: bool = False) -> str:
     ('float32', 'float64', 'float64')
     >>> common_type(["bool", "integer"]), common_type(["bool", "float32"])
     ('int64', 'float32')
-    >>> common_type(["float16", "bfloat16"])
-    'float32'
+    >>> common_type(["float16", "bfloat16"]), common_type(["bfloat16", "int16"]), common_type(["bool", "bool"])
+    ('float32', 'float32', 'bool')
     """
-    if {"float16", "bfloat16"} <= set(types):
-        types = ["float32" if dtype in ("float16", "bfloat16") else dtype for dtype in types]
-    plain = [dtype for dtype in types if dtype != BOOL]
-    if len(plain) < len(types):
-        plain = plain if any(not is_number(dtype) for dtype in plain) else [*plain, "int64"]  # type: ignore[arg-type]
-    found = joined(plain)  # type: ignore[arg-type]  # without bool they are types of nests
-    return no_integer(found) if divides else found
+    if "bfloat16" in types and not set(types) <= _WITH_BFLOAT16:
+        types = ["float32" if dtype in HALVES else dtype for dtype in types]
+    found = joined(types)  # type: ignore[arg-type]  # they are types of nests
+    return quotient_type(found) if divides else found
+
+
+_WITH_BFLOAT16 = {"bfloat16", "bool", "int8", "uint8", "float32", "float64", "integer", "fraction"}
+"""The types for which NumPy has a common one with bfloat16."""
 
 
 def stored_type(dtype: str) -> str:
     """The type of an array of such elements: NumPy's default for weak ones."""
-    return {"integer": "int64", "fraction": "float64", BOOL: "int64"}.get(dtype, dtype)
+    return {"integer": "int64", "fraction": "float64"}.get(dtype, dtype)
 
 
 def as_number(node: ast.expr, dtype: str) -> ast.expr:
@@ -102,7 +103,7 @@ def weak_type(value: object) -> str | None:
         return BOOL
     if isinstance(value, np.generic):
         name = value.dtype.name
-        return name if name in ("float32", "float64", "int32", "int64", "float16", "bfloat16") else None
+        return name if name in ITEMSIZE else None
     return "integer" if isinstance(value, int) else "fraction" if isinstance(value, float) else None
 
 

@@ -16,9 +16,9 @@ from math import ceil
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.vector_access import ACCESS_BYTES
+from polyfuse.ir.number_types import HALVES
 from polyfuse.ir.precision import STEPS as OF_ONE
 from polyfuse.ir.precision import STORED, Math
-from polyfuse.ir.tensor import HALVES
 from polyfuse.machine import Gpu, GpuMachine
 from polyfuse.schedule.microkernel_verb import CONVERTED_REGISTERS
 from polyfuse.strategy.cost.gpu_cycles import hertz

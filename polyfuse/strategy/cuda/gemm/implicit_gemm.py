@@ -26,9 +26,9 @@ from polyfuse.analysis.vector_access import ACCESS_BYTES, is_multiple
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
 from polyfuse.ir.nest_text import value_text
+from polyfuse.ir.number_types import HALVES, computed_in, is_real
 from polyfuse.ir.precision import PRECISIONS, STORED
 from polyfuse.ir.scalar import Read
-from polyfuse.ir.tensor import HALVES, computed_in
 from polyfuse.ir.tree import Loop, statements
 from polyfuse.machine import GpuMachine
 from polyfuse.schedule import Schedule
@@ -90,7 +90,7 @@ def convolution_of(nest: Nest, name: str) -> Convolution | None:
     if y is None or tensors[0].name == tensors[1].name or any(t.gather is not None for t in tensors):
         return None
     kinds = {computed_in(nest.tensor(t).dtype) for t in s.tensors}
-    if len(kinds) > 1 or not kinds.pop().startswith("float"):
+    if len(kinds) > 1 or not is_real(kinds.pop()):
         return None
     both = []
     for factor in factors:

@@ -27,8 +27,8 @@ import numpy as np
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.paired_lanes import can_pair
 from polyfuse.analysis.vector_access import ACCESS_BYTES
+from polyfuse.ir.number_types import ITEMSIZE
 from polyfuse.ir.precision import STEPS, STORED, Math
-from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.layouts.core_matrix import INSTRUCTION_ROWS, CoreMatrixLayout
 from polyfuse.layouts.smem import SmemLayout
 from polyfuse.machine import Gpu, GpuMachine

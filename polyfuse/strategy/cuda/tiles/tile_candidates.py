@@ -16,8 +16,8 @@ from typing import Literal
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.vector_access import ACCESS_BYTES
+from polyfuse.ir.number_types import ITEMSIZE
 from polyfuse.ir.precision import STORED, Math
-from polyfuse.ir.tensor import ITEMSIZE
 from polyfuse.layouts.core_matrix import FORMATS
 from polyfuse.layouts.swizzle import LINE_BYTES
 from polyfuse.machine import Gpu, GpuMachine

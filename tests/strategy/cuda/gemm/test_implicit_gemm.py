@@ -16,7 +16,7 @@ from polyfuse.codegen.cuda.compile.disassembly import main_loop, opcodes
 from polyfuse.codegen.looptree.half_types import WIDENED
 from polyfuse.errors import InvalidSchedule, ValidationFailure
 from polyfuse.ir import Nest, Statement, Tensor, statement
-from polyfuse.ir.tensor import HALVES
+from polyfuse.ir.number_types import HALVES
 from polyfuse.machine import Machine
 from polyfuse.runtime.cuda.runner import build_kernels
 from polyfuse.simulator.numba_simulator import simulate

@@ -15,8 +15,8 @@ from polyfuse import nn
 from polyfuse.analysis.copies import rounds
 from polyfuse.analysis.validation import validate
 from polyfuse.codegen.cuda.compile.disassembly import main_loop, opcodes
+from polyfuse.ir.number_types import relative_step
 from polyfuse.ir.precision import PRECISIONS
-from polyfuse.ir.tensor import relative_step
 from polyfuse.layouts.smem import SmemLayout
 from polyfuse.machine import Machine
 from polyfuse.runtime.cuda.runner import build_kernels

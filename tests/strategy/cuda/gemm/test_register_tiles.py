@@ -16,7 +16,7 @@ from polyfuse.codegen.cuda.compile.cubin import Cubin
 from polyfuse.codegen.cuda.compile.disassembly import main_loop, opcodes, register_reads
 from polyfuse.codegen.looptree.half_types import WIDENED
 from polyfuse.errors import InvalidSchedule
-from polyfuse.ir.tensor import HALVES
+from polyfuse.ir.number_types import HALVES
 from polyfuse.layouts.smem import SmemLayout
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
