@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import sympy
 
-from polyfuse.ir.number_types import DType, computed_in, real_type
+from polyfuse.ir.number_types import DType, computed_in, computed_real
 from polyfuse.ir.precision import rounded
 from polyfuse.ir.scalar import (
     CONVERSIONS,
@@ -50,8 +50,7 @@ def of_real(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     def call(x: Any) -> Any:
         if isinstance(x, np.ndarray | np.generic) and x.dtype.kind in "biu":
-            dtype = real_type(x.dtype.name)  # type: ignore[arg-type]  # tensors have such types alone
-            return function(x.astype(computed_in(dtype)))  # type: ignore[arg-type]
+            return function(x.astype(computed_real(x.dtype.name)))  # type: ignore[arg-type]  # a type of tensors
         return function(x)
 
     return call

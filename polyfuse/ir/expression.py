@@ -11,13 +11,12 @@ from sympy.core.relational import Relational
 
 from polyfuse.ir.number_types import (
     Type,
-    computed_in,
+    computed_real,
     has,
     is_integer,
     is_number,
     joined,
     quotient_type,
-    real_type,
 )
 from polyfuse.ir.scalar import (
     NAMES,
@@ -172,7 +171,7 @@ def _call(
 ) -> ast.expr:
     """A function of operands, which get one type (a `real` one a float's), and of what stands before them."""
     dtype = _joined(operands, dialect, meets)
-    dtype = computed_in(real_type(dtype)) if real and not is_number(dtype) else dtype
+    dtype = computed_real(dtype) if real and not is_number(dtype) else dtype
     args = [dialect.converted(to_ast(one, dialect, dtype), dialect.type_of(one), dtype) for one in operands]
     return dialect.kept(dialect.call(name, [*before, *args], dtype), dtype)
 

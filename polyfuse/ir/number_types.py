@@ -115,6 +115,9 @@ _TYPES: Mapping[str, DType] = {dtype: dtype for dtype in get_args(DType)}
 ITEMSIZE: Mapping[str, int] = {dtype: NUMBER_TYPES[dtype].bits // 8 for dtype in _TYPES}
 """Bytes per element."""
 
+HELD_TYPES = tuple(dict.fromkeys(NUMBER_TYPES[dtype].held_as for dtype in _TYPES))
+"""The types of kernels' arrays and variables."""
+
 HALVES = ("float16", "bfloat16")
 """Element types that are stored and not computed in: 11 digits up to 65504, and 8 digits with float32's exponents."""
 
@@ -216,6 +219,16 @@ def real_type(dtype: Type) -> Type:
     if is_real(dtype) or is_number(dtype) or bits > 16:
         return quotient_type(dtype)
     return "float16" if bits == 8 else "float32"
+
+
+def computed_real(dtype: Type) -> Type:
+    """The type that a function of such a value has in a body: float32 where NumPy has a half.
+
+    >>> computed_real("int8"), computed_real("int64"), computed_real("integer")
+    ('float32', 'float64', 'fraction')
+    """
+    found = real_type(dtype)
+    return found if is_number(found) else computed_in(_TYPES[found])
 
 
 def sum_type(dtype: Type) -> Type:

@@ -30,11 +30,10 @@ from polyfuse.ir.number_types import (
     DType,
     Type,
     computed_in,
-    is_number,
+    computed_real,
     is_real,
     joined,
     quotient_type,
-    real_type,
 )
 
 
@@ -419,7 +418,7 @@ def type_of(body: sympy.Basic, leaf: Callable[[sympy.Symbol], Type]) -> Type:
             dtype = joined(type_of(arg.args[0] if _inverts(arg) else arg, leaf) for arg in body.args)
             return quotient_type(dtype) if any(map(_inverts, body.args)) else dtype
         case sympy.Pow(args=(base, sympy.Rational(p=1, q=2))):
-            return _computed(real_type(type_of(base, leaf)))
+            return computed_real(type_of(base, leaf))
         case sympy.Pow():
             base, exponent = body.args
             return joined([type_of(base, leaf), "fraction" if exponent == -1 else type_of(exponent, leaf)])
@@ -430,12 +429,8 @@ def type_of(body: sympy.Basic, leaf: Callable[[sympy.Symbol], Type]) -> Type:
         ):
             return joined(type_of(arg, leaf) for arg in body.args)
         case sympy.Function():
-            return _computed(real_type(joined(type_of(arg, leaf) for arg in body.args)))
+            return computed_real(joined(type_of(arg, leaf) for arg in body.args))
     return "integer" if body.is_Integer else "fraction"
-
-
-def _computed(dtype: Type) -> Type:
-    return dtype if is_number(dtype) else computed_in(dtype)
 
 
 def _inverts(body: sympy.Basic) -> bool:

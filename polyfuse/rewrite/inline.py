@@ -24,7 +24,8 @@ from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.dependences import earlier, relation_of
-from polyfuse.ir.scalar import Read, operations, read, substitute
+from polyfuse.ir.number_types import is_integer, is_number, is_real
+from polyfuse.ir.scalar import Read, leaf_types, operations, read, substitute, type_of
 from polyfuse.ir.tree import restrict
 from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import check_legal, refused
@@ -146,6 +147,13 @@ def why_not_inline(nest: Nest, statement: str) -> Refusal | None:
     types = {nest.tensor(a.tensor).dtype for s in (producer, *readers) for a in (s.write, *producer.reads)}
     if len(types) > 1:
         return no(f"{statement} and its readers mix {' and '.join(sorted(types))}", "one element type")
+    leaf = leaf_types(tensor.dtype, [nest.tensor(access.tensor).dtype for access in producer.reads])
+    made = type_of(producer.body, leaf)
+    literal = is_number(made) and (is_real(tensor.dtype) or (is_integer(made) and is_integer(tensor.dtype)))
+    if made != tensor.dtype and not literal:
+        return no(
+            f"{tensor.name} keeps a value of type {made} as {tensor.dtype}", "a value of the temporary's type"
+        )
     lost = overwritten(nest, producer)
     if lost is not None:
         why = "an operand is overwritten before the value would be computed"

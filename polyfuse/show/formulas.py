@@ -18,6 +18,7 @@ from polyfuse.ir.gather import parts_of
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.scalar import (
     NAMES,
+    AsType,
     BitAnd,
     BitOr,
     BitXor,
@@ -202,6 +203,8 @@ class BodyPrinter(LatexPrinter):
         if isinstance(expr, OfIntegers):
             left, right = map(self._print, expr.args)
             return rf"\left({left} {OF_INTEGERS[type(expr)]} {right}\right)"
+        if isinstance(expr, AsType):
+            return self._call(rf"\operatorname{{{expr.dtype}}}", expr.args)
         if isinstance(expr, Named):
             return self._call(rf"\operatorname{{{NAMES[type(expr)]}}}", expr.args)
         return str(super()._print_Function(expr, exp))

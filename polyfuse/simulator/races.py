@@ -245,7 +245,8 @@ def poison(dtype: str) -> np.generic:
     if kind.kind == "b":
         return np.False_
     if kind.kind == "u":
-        return kind.type(np.iinfo(kind).max)  # of a half's bits, no number
+        held: np.generic = kind.type(np.iinfo(kind).max)  # of a half's bits, no number
+        return held
     value: np.generic = kind.type(np.nan) if kind.kind == "f" else kind.type(np.iinfo(kind).min // 2)
     return value
 

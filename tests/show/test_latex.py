@@ -25,6 +25,7 @@ BODIES = [
     ("1 / (1 + exp(-a[i]))", r"\frac{1}{1 + e^{-a_{i}}}"),
     ("a[i] ** -2 + sqrt(b[i])", r"a_{i}^{-2} + \sqrt{b_{i}}"),
     ("0.1 * a[i] + i", r"0.1 \, a_{i} + i"),
+    ("int8(a[i] + 1)", r"\operatorname{int8}\left(a_{i} + 1\right)"),
     ("max(a[i], min(b[i], 6))", r"\max\left(a_{i}, \min\left(b_{i}, 6\right)\right)"),
     (
         "where(a[i] > 0, a[i], 0)",

@@ -29,15 +29,10 @@ from typing import NoReturn
 from polyfuse.codegen.cuda.compile.narrow_indices import in_short
 from polyfuse.codegen.cuda.device_ops import DEVICE_OPS, STATEMENTS, WAITS, DeviceOp, Parameter, by_position
 from polyfuse.errors import PolyfuseError, quantity
-from polyfuse.ir.number_types import NUMBER_TYPES
+from polyfuse.ir.number_types import HELD_TYPES
 
-DTYPES = (
-    "float32",
-    "float64",
-    *(each.name for each in NUMBER_TYPES.values() if each.kind == "integer" and each.bits),
-)
+DTYPES = HELD_TYPES
 """The types of elements and conversions: floats that GPUs compute in, and integers."""
-
 COORDINATES = ("threadIdx", "blockIdx", "blockDim", "gridDim")
 EXPONENTIAL = (
     "exp",

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from polyfuse.frontend.python.assignment import Assigned
 from polyfuse.ir import DType
-from polyfuse.ir.number_types import computed_in, joined
+from polyfuse.ir.number_types import Type, computed_in, joined
 
 
 def local_types(found: Sequence[Assigned], given: Mapping[str, DType]) -> dict[str, DType]:
@@ -34,7 +34,8 @@ def _joined(every: Sequence[Assigned], known: Mapping[str, DType]) -> DType:
     types = [computed_in(known[leaf]) for made in every for leaf in made.leaves if leaf in known]
     types += [computed_in(dtype) for made in every for dtype in made.types]
     fractional, integral = any(made.fractional for made in every), any(made.integral for made in every)
-    found = joined([*types, *(["fraction"] if fractional else ["integer"] if integral else [])])
+    weak: list[Type] = ["fraction"] if fractional else ["integer"] if integral else []
+    found = joined([*types, *weak])
     if found == "integer":
         return "int64"
     return "float64" if found == "fraction" else found

@@ -24,12 +24,12 @@ from polyfuse.codegen.cuda.compile.outlining import in_called_parts
 from polyfuse.codegen.cuda.compile.ptx.ptx_passes import rewritten_ptx
 from polyfuse.codegen.cuda.device_ops import DeviceOp, by_position, called_in
 from polyfuse.codegen.cuda.kernel_arguments import CONST, pointee
-from polyfuse.codegen.cuda.kernel_grammar import DTYPES
 from polyfuse.codegen.cuda.tensor_maps import KIND, MAP_ALIGNMENT, MAP_BYTES
 from polyfuse.codegen.operator_types import registry_for
 from polyfuse.errors import PolyfuseError, TargetUnavailable
+from polyfuse.ir.number_types import HELD_TYPES
 
-SCALARS = DTYPES
+SCALARS = HELD_TYPES
 
 
 class BuildFailure(PolyfuseError):

@@ -11,6 +11,7 @@ import pytest
 import polyfuse as pf
 from polyfuse.ir.number_types import ITEMSIZE, joined, quotient_type, real_type, sum_type
 from polyfuse.ir.scalar import CONVERSIONS, decode, encode, number, read
+from polyfuse.rewrite.inline import why_not_inline
 from polyfuse.runtime.cuda.runner import build_kernels
 from tests.frontend.python.running import copies, defined
 
@@ -161,6 +162,14 @@ def test_a_scalar_argument_has_to_fit(value: float, dtype: str) -> None:
     x = np.ones(3)
     run(1, x)
     np.testing.assert_array_equal(x, 1)
+
+
+def test_a_value_that_its_temporary_cuts_off_is_not_inlined() -> None:
+    nest = defined(
+        "@pf.nest\ndef f(x: 'i8[N]', y: 'i8[N]'):\n    t = np.empty(N, np.int8)\n    for i in range(N):\n"
+        "        t[i] = x[i] * 0.5\n    for i in range(N):\n        y[i] = t[i] * 2\n"
+    )
+    assert "keeps a value of type float64 as int8" in str(why_not_inline(nest, nest.statements[0].name))
 
 
 def test_conversions_are_written_and_read_as_json() -> None:
