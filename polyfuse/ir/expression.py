@@ -9,15 +9,7 @@ from dataclasses import dataclass
 import sympy
 from sympy.core.relational import Relational
 
-from polyfuse.ir.number_types import (
-    Type,
-    computed_real,
-    has,
-    is_integer,
-    is_number,
-    joined,
-    quotient_type,
-)
+from polyfuse.ir.number_types import Type, computed_real, has, is_integer, is_number, joined, quotient_type
 from polyfuse.ir.scalar import (
     NAMES,
     AsType,
