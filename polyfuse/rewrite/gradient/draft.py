@@ -9,8 +9,9 @@ import sympy
 
 from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir.fresh_names import fresh
+from polyfuse.ir.number_types import DType
 from polyfuse.ir.scalar import Read, read, reads_in, substitute
-from polyfuse.ir.tensor import DType, Role
+from polyfuse.ir.tensor import Role
 from polyfuse.ir.tree import date_map
 from polyfuse.sets import IN, OUT, SET, dimension
 

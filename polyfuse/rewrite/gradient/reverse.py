@@ -24,8 +24,9 @@ from polyfuse.errors.proving import proving
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest import own_loops
+from polyfuse.ir.number_types import computed_in
 from polyfuse.ir.scalar import Read, Select, number, read, substitute
-from polyfuse.ir.tensor import Role, computed_in
+from polyfuse.ir.tensor import Role
 from polyfuse.ir.tree import Leaf, Loop, Tree, date_map, parts, sequence
 from polyfuse.ir.tree import Sequence as Siblings
 from polyfuse.rewrite.gradient.activity import (

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 import sympy
 
 from polyfuse.ir import Access, Nest, Statement
+from polyfuse.ir.number_types import DType, computed_in
 from polyfuse.ir.scalar import Select, add, combine, div, mul, number, read
-from polyfuse.ir.tensor import DType, computed_in
 from polyfuse.ir.tree import parts
 from polyfuse.rewrite.gradient.draft import Draft, element, onto
 from polyfuse.rewrite.gradient.lifetimes import Lifetimes
