@@ -8,6 +8,7 @@ from dataclasses import replace
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Nest, Statement, Tensor
 from polyfuse.ir.nest import own_loops
+from polyfuse.ir.number_types import is_real
 from polyfuse.ir.scalar import read
 from polyfuse.ir.tree import sequence
 from polyfuse.rewrite.gradient.adjoint_bodies import pull
@@ -22,7 +23,7 @@ Names = str | Sequence[str] | None
 
 def chosen_inputs(call: str, nest: Nest, given: Names) -> tuple[str, ...]:
     """The tensors to differentiate by; by default all inputs of floating-point numbers."""
-    allowed = [t for t in nest.with_role(*GIVEN) if t.dtype.startswith(("float", "bfloat"))]
+    allowed = [t for t in nest.with_role(*GIVEN) if is_real(t.dtype)]
     if given is None:
         given = tuple(t.name for t in allowed if t.role != "constant")
     return _chosen(call, nest, "wrt", given, allowed, "an input or a constant")
@@ -30,7 +31,7 @@ def chosen_inputs(call: str, nest: Nest, given: Names) -> tuple[str, ...]:
 
 def chosen_outputs(call: str, nest: Nest, given: Names) -> tuple[str, ...]:
     """The results to differentiate; by default all of floating-point numbers."""
-    allowed = [t for t in nest.outputs if t.dtype.startswith(("float", "bfloat"))]
+    allowed = [t for t in nest.outputs if is_real(t.dtype)]
     if given is None:
         given = tuple(t.name for t in allowed)
     return _chosen(call, nest, "outputs", given, allowed, "an output")
@@ -109,7 +110,7 @@ def active(nest: Nest, wrt: Iterable[str], outputs: Iterable[str]) -> frozenset[
     passive = still(nest, outputs, Lifetimes(nest))
     edges = [(s.reads[k].tensor, s.write.tensor) for s in nest.statements for k in derived_reads(s)]
     edges += [(t.gather.table, t.name) for t in nest.with_role("gathered") if t.gather is not None]
-    floats = {t.name for t in nest.tensors if t.dtype.startswith(("float", "bfloat"))}
+    floats = {t.name for t in nest.tensors if is_real(t.dtype)}
     edges = [(a, b) for a, b in edges if a in floats and b in floats and b not in passive]
     return _reached(wrt, edges) & _reached(outputs, [(b, a) for a, b in edges])
 

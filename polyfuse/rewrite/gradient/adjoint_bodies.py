@@ -15,6 +15,7 @@ are chosen between, so that a branch that is not taken contributes 0 and not `0 
     a / (1 + exp(u))  u: -(seed * (y * (1 - 1 / (1 + exp(u))))), y the quotient: no overflow where exp(u) has one
     log(1 + exp(u))   u: seed / (1 + exp(-u))
     sqrt(a)           seed / (2 * sqrt(a));  a ** 0 has none
+    float32(a)        seed; conversions to integers and bool have none
     floor, ceil, comparisons, operations of integers: none
 
 Subgradients at kinks are those of torch. A node's value appears in its own derivative (tanh: 1 - y * y), and a
@@ -31,8 +32,10 @@ import sympy
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
 
+from polyfuse.ir.number_types import is_real
 from polyfuse.ir.scalar import (
     FUNCTIONS,
+    AsType,
     Expm1,
     Log1p,
     Log2,
@@ -98,6 +101,9 @@ def _visit(node: sympy.Basic, seed: sympy.Expr, found: Contributions) -> None:
             _of_extreme(node, seed, found)
         case sympy.floor() | sympy.ceiling():
             return
+        case AsType():
+            if is_real(node.dtype):
+                _visit(node.args[0], seed, found)
         case sympy.Abs():
             _of_absolute(node.args[0], seed, found)
         case _:

@@ -9,7 +9,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.ir import Nest, Tensor, statement
-from polyfuse.ir.scalar import FUNCTIONS
+from polyfuse.ir.scalar import CONVERSIONS, FUNCTIONS
 
 
 def pointwise(value: str, inputs: int = 1) -> Nest:
@@ -25,7 +25,7 @@ def derivative(value: str, *x: list[float], seed: float = 1.0) -> list[float]:
     return list(pf.interpret(nest, [*map(np.array, x), np.full(4, seed)])["x0_grad"])
 
 
-SMOOTH = sorted(set(FUNCTIONS) - {"pow", "max", "min", "where", "abs", "floor", "ceil"})
+SMOOTH = sorted(set(FUNCTIONS) - {"pow", "max", "min", "where", "abs", "floor", "ceil", *CONVERSIONS})
 
 
 @pytest.mark.parametrize("name", SMOOTH)
@@ -45,6 +45,8 @@ def test_functions_of_one_number(name: str) -> None:
         ("min(max(x0[i], 0.0), 6.0)", [-1.0, 0.0, 6.0, 7.0], [0, 1, 1, 0]),  # clamp
         ("abs(x0[i])", [-2.0, 0.0, 3.0, math.nan], [-1, 0, 1, 0]),
         ("floor(x0[i]) + ceil(x0[i])", [0.0, 0.5, 1.0, 2.0], [0, 0, 0, 0]),
+        ("float32(x0[i]) + float64(int8(x0[i])) * 3.0", [0.0, 0.5, 1.0, 2.0], [1, 1, 1, 1]),
+        ("where(bool(x0[i]), x0[i], 0.0)", [0.0, 0.5, 1.0, 2.0], [0, 1, 1, 1]),
         ("x0[i] ** 0", [0.0, 1.0, 2.0, 3.0], [0, 0, 0, 0]),
         ("x0[i] ** 3", [0.0, 1.0, 2.0, -3.0], [0, 3, 12, 27]),
         ("1.0 / (1.0 + exp(-x0[i]))", [-1000.0, 0.0, 1000.0, -math.inf], [0, 0.25, 0, 0]),  # no inf * 0
