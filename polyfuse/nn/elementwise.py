@@ -9,22 +9,22 @@ from __future__ import annotations
 import math
 
 from polyfuse.errors import BadArgument
-from polyfuse.nn.graph import Operand, Value, pointwise
+from polyfuse.nn.graph import INTEGERS, Operand, Value, pointwise
 
 
 def abs(x: Value) -> Value:
     """The absolute value. Statement abs, tensor a."""
-    return pointwise("abs", "abs({0})", x)
+    return pointwise("abs", "abs({0})", x, integers=True)
 
 
 def power(x: Operand, y: Operand) -> Value:
     """`x ** y`, broadcast as in NumPy. Statement pow, tensor a."""
-    return pointwise("pow", "{0} ** {1}", x, y)
+    return pointwise("pow", "{0} ** {1}", x, y, integers=True)
 
 
 def square(x: Value) -> Value:
     """`x * x`. Statement square, tensor a."""
-    return pointwise("square", "{0} * {0}", x)
+    return pointwise("square", "{0} * {0}", x, integers=True)
 
 
 def reciprocal(x: Value) -> Value:
@@ -45,6 +45,51 @@ def sin(x: Value) -> Value:
 def cos(x: Value) -> Value:
     """The cosine. Statement cos, tensor a."""
     return pointwise("cos", "cos({0})", x)
+
+
+def tan(x: Value) -> Value:
+    """The tangent. Statement tan, tensor a."""
+    return pointwise("tan", "tan({0})", x)
+
+
+def asin(x: Value) -> Value:
+    """The angle whose sine is x; NaN outside of [-1, 1]. Statement asin, tensor a."""
+    return pointwise("asin", "asin({0})", x)
+
+
+def acos(x: Value) -> Value:
+    """The angle whose cosine is x; NaN outside of [-1, 1]. Statement acos, tensor a."""
+    return pointwise("acos", "acos({0})", x)
+
+
+def atan(x: Value) -> Value:
+    """The angle whose tangent is x. Statement atan, tensor a."""
+    return pointwise("atan", "atan({0})", x)
+
+
+def sinh(x: Value) -> Value:
+    """The hyperbolic sine. Statement sinh, tensor a."""
+    return pointwise("sinh", "sinh({0})", x)
+
+
+def cosh(x: Value) -> Value:
+    """The hyperbolic cosine. Statement cosh, tensor a."""
+    return pointwise("cosh", "cosh({0})", x)
+
+
+def asinh(x: Value) -> Value:
+    """The inverse of the hyperbolic sine. Statement asinh, tensor a."""
+    return pointwise("asinh", "asinh({0})", x)
+
+
+def acosh(x: Value) -> Value:
+    """The inverse of the hyperbolic cosine; NaN below 1. Statement acosh, tensor a."""
+    return pointwise("acosh", "acosh({0})", x)
+
+
+def atanh(x: Value) -> Value:
+    """The inverse of the hyperbolic tangent; NaN outside of [-1, 1]. Statement atanh, tensor a."""
+    return pointwise("atanh", "atanh({0})", x)
 
 
 def erf(x: Value) -> Value:
@@ -103,7 +148,103 @@ _EXPM1 = "where(abs({0}) < 1.0, 2.0 * tanh(0.5 * {0}) / (1.0 - tanh(0.5 * {0})),
 
 def sign(x: Value) -> Value:
     """-1, 0 or 1; 0 of NaN, as in torch. Statement sign, tensor a."""
-    return pointwise("sign", "where({0} > 0.0, 1.0, where({0} < 0.0, -1.0, 0.0))", x)
+    text = "where({0} > 0.0, 1.0, where({0} < 0.0, -1.0, 0.0))"
+    return pointwise("sign", text, x, integers=text.replace(".0", ""))
+
+
+def floor(x: Value) -> Value:
+    """The largest whole number that is not larger. Statement floor, tensor a."""
+    return pointwise("floor", "floor({0})", x, integers="{0}")
+
+
+def ceil(x: Value) -> Value:
+    """The smallest whole number that is not smaller. Statement ceil, tensor a."""
+    return pointwise("ceil", "ceil({0})", x, integers="{0}")
+
+
+def trunc(x: Value) -> Value:
+    """The whole number next to x on the side of 0. Statement trunc, tensor a."""
+    return pointwise("trunc", "where({0} < 0.0, ceil({0}), floor({0}))", x, integers="{0}")
+
+
+def round(x: Value) -> Value:
+    """The nearest whole number, the even one of two that are equally near. Statement rint, tensor a."""
+    below, part = "floor({0})", "({0} - floor({0}))"
+    even = f"2.0 * ceil(0.5 * {below})"
+    return pointwise("rint", f"where({part} < 0.5, {below}, where({part} > 0.5, {below} + 1.0, {even}))", x)
+
+
+def fmod(x: Operand, y: Operand) -> Value:
+    """`x - y * trunc(x / y)`, of the sign of x, as C's and NumPy's fmod. Statement fmod, tensor a.
+
+    The quotient is rounded: where |x / y| exceeds the largest number with all digits before the point, the result is
+    not exact.
+
+    Args:
+        x: The dividend.
+        y: The divisor.
+
+    Returns:
+        The remainders, of the broadcast shape.
+    """
+    rest = "{0} - {1} * where({0} / {1} < 0.0, ceil({0} / {1}), floor({0} / {1}))"
+    text = f"where(abs({{0}}) < abs({{1}}), {{0}}, {rest})"
+    return pointwise("fmod", text, x, y, integers="where({0} < 0, -((-{0}) % abs({1})), {0} % abs({1}))")
+
+
+def remainder(x: Operand, y: Operand) -> Value:
+    """`x - y * floor(x / y)`, of the sign of y, as Python's % and torch.remainder. Statement remainder, tensor a.
+
+    Args:
+        x: The dividend.
+        y: The divisor; the quotient is rounded as for `fmod`.
+
+    Returns:
+        The remainders, of the broadcast shape.
+    """
+    signs = "where({1} < 0.0, where({0} > 0.0, {0} + {1}, {0}), where({0} < 0.0, {0} + {1}, {0}))"
+    text = f"where(abs({{0}}) < abs({{1}}), {signs}, {{0}} - {{1}} * floor({{0}} / {{1}}))"
+    return pointwise("remainder", text, x, y, integers="{0} % {1}")
+
+
+# -- bits of integers --------------------------------------------------------------------------------------------------
+
+
+def bitwise_and(x: Operand, y: Operand) -> Value:
+    """The bits that both integers have. Statement bitwise_and, tensor a."""
+    return _of_bits("bitwise_and", "{0} & {1}", x, y)
+
+
+def bitwise_or(x: Operand, y: Operand) -> Value:
+    """The bits that one integer or both have. Statement bitwise_or, tensor a."""
+    return _of_bits("bitwise_or", "{0} | {1}", x, y)
+
+
+def bitwise_xor(x: Operand, y: Operand) -> Value:
+    """The bits that one integer has and the other has not. Statement bitwise_xor, tensor a."""
+    return _of_bits("bitwise_xor", "{0} ^ {1}", x, y)
+
+
+def bitwise_not(x: Value) -> Value:
+    """The bits that an integer has not: `-x - 1`. Statement bitwise_not, tensor a."""
+    return _of_bits("bitwise_not", "-{0} - 1", x)
+
+
+def left_shift(x: Operand, y: Operand) -> Value:
+    """Integers with their bits moved up by y places: `x << y`. Statement left_shift, tensor a."""
+    return _of_bits("left_shift", "{0} << {1}", x, y)
+
+
+def right_shift(x: Operand, y: Operand) -> Value:
+    """Integers with their bits moved down by y places: `x >> y`. Statement right_shift, tensor a."""
+    return _of_bits("right_shift", "{0} >> {1}", x, y)
+
+
+def _of_bits(kind: str, text: str, *operands: Operand) -> Value:
+    for x in operands:
+        if isinstance(x, Value) and x.dtype not in INTEGERS:
+            raise BadArgument(f"{kind}: {x!r} has no bits; expected {' or '.join(INTEGERS)}")
+    return pointwise(kind, text, *operands, integers=True)
 
 
 def clamp(x: Operand, low: Operand | None = None, high: Operand | None = None) -> Value:
@@ -121,11 +262,11 @@ def clamp(x: Operand, low: Operand | None = None, high: Operand | None = None) -
         BadArgument: if both bounds are None.
     """
     if low is not None and high is not None:
-        return pointwise("clamp", "min(max({0}, {1}), {2})", x, low, high)
+        return pointwise("clamp", "min(max({0}, {1}), {2})", x, low, high, integers=True)
     if low is not None:
-        return pointwise("clamp", "max({0}, {1})", x, low)
+        return pointwise("clamp", "max({0}, {1})", x, low, integers=True)
     if high is not None:
-        return pointwise("clamp", "min({0}, {1})", x, high)
+        return pointwise("clamp", "min({0}, {1})", x, high, integers=True)
     raise BadArgument("clamp: give a lower bound, an upper bound, or both")
 
 
@@ -134,32 +275,32 @@ def clamp(x: Operand, low: Operand | None = None, high: Operand | None = None) -
 
 def less(x: Operand, y: Operand) -> Value:
     """1 where x < y, else 0. Statement less, tensor a."""
-    return pointwise("less", "where({0} < {1}, 1.0, 0.0)", x, y)
+    return pointwise("less", "where({0} < {1}, 1.0, 0.0)", x, y, integers="where({0} < {1}, 1, 0)")
 
 
 def less_equal(x: Operand, y: Operand) -> Value:
     """1 where x <= y, else 0. Statement less_equal, tensor a."""
-    return pointwise("less_equal", "where({0} <= {1}, 1.0, 0.0)", x, y)
+    return pointwise("less_equal", "where({0} <= {1}, 1.0, 0.0)", x, y, integers="where({0} <= {1}, 1, 0)")
 
 
 def greater(x: Operand, y: Operand) -> Value:
     """1 where x > y, else 0. Statement greater, tensor a."""
-    return pointwise("greater", "where({0} > {1}, 1.0, 0.0)", x, y)
+    return pointwise("greater", "where({0} > {1}, 1.0, 0.0)", x, y, integers="where({0} > {1}, 1, 0)")
 
 
 def greater_equal(x: Operand, y: Operand) -> Value:
     """1 where x >= y, else 0. Statement greater_equal, tensor a."""
-    return pointwise("greater_equal", "where({0} >= {1}, 1.0, 0.0)", x, y)
+    return pointwise("greater_equal", "where({0} >= {1}, 1.0, 0.0)", x, y, integers="where({0} >= {1}, 1, 0)")
 
 
 def equal(x: Operand, y: Operand) -> Value:
     """1 where x == y, else 0. Statement equal, tensor a."""
-    return pointwise("equal", "where({0} == {1}, 1.0, 0.0)", x, y)
+    return pointwise("equal", "where({0} == {1}, 1.0, 0.0)", x, y, integers="where({0} == {1}, 1, 0)")
 
 
 def not_equal(x: Operand, y: Operand) -> Value:
     """1 where x != y, else 0: also where one is NaN. Statement not_equal, tensor a."""
-    return pointwise("not_equal", "where({0} == {1}, 0.0, 1.0)", x, y)
+    return pointwise("not_equal", "where({0} == {1}, 0.0, 1.0)", x, y, integers="where({0} == {1}, 0, 1)")
 
 
 def isnan(x: Value) -> Value:
@@ -174,17 +315,25 @@ def isinf(x: Value) -> Value:
 
 def logical_and(x: Operand, y: Operand) -> Value:
     """1 where neither x nor y is 0, else 0. Statement logical_and, tensor a."""
-    return pointwise("logical_and", "where({0} == 0.0, 0.0, where({1} == 0.0, 0.0, 1.0))", x, y)
+    text = "where({0} == 0.0, 0.0, where({1} == 0.0, 0.0, 1.0))"
+    return pointwise("logical_and", text, x, y, integers=text.replace(".0", ""))
 
 
 def logical_or(x: Operand, y: Operand) -> Value:
     """1 where x or y is not 0, else 0. Statement logical_or, tensor a."""
-    return pointwise("logical_or", "where({0} == 0.0, where({1} == 0.0, 0.0, 1.0), 1.0)", x, y)
+    text = "where({0} == 0.0, where({1} == 0.0, 0.0, 1.0), 1.0)"
+    return pointwise("logical_or", text, x, y, integers=text.replace(".0", ""))
+
+
+def logical_xor(x: Operand, y: Operand) -> Value:
+    """1 where one of x and y is 0 and the other is not, else 0. Statement logical_xor, tensor a."""
+    text = "where({0} == 0.0, where({1} == 0.0, 0.0, 1.0), where({1} == 0.0, 1.0, 0.0))"
+    return pointwise("logical_xor", text, x, y, integers=text.replace(".0", ""))
 
 
 def logical_not(x: Value) -> Value:
     """1 where x is 0, else 0. Statement logical_not, tensor a."""
-    return pointwise("logical_not", "where({0} == 0.0, 1.0, 0.0)", x)
+    return pointwise("logical_not", "where({0} == 0.0, 1.0, 0.0)", x, integers="where({0} == 0, 1, 0)")
 
 
 def where(condition: Operand, x: Operand, y: Operand) -> Value:
@@ -198,7 +347,9 @@ def where(condition: Operand, x: Operand, y: Operand) -> Value:
     Returns:
         A value of the broadcast shape.
     """
-    return pointwise("where", "where({0} == 0.0, {2}, {1})", condition, x, y)
+    return pointwise(
+        "where", "where({0} == 0.0, {2}, {1})", condition, x, y, integers="where({0} == 0, {2}, {1})"
+    )
 
 
 # -- activations -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 
 from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir.whole import all_whole, whole
-from polyfuse.nn.graph import Operand, Value, apply, as_value, check_value, dtype_of, pointwise, product
+from polyfuse.nn.graph import Operand, Value, apply, as_value, check_value, element_type, pointwise, product
 from polyfuse.nn.nest_writer import Array
 from polyfuse.nn.normalization.along_axes import LayerNorm as LayerNormOperation
 from polyfuse.nn.normalization.along_axes import LogSoftmax as LogSoftmaxOperation
@@ -32,32 +32,57 @@ class Layer(Protocol):
 
 def add(x: Operand, y: Operand) -> Value:
     """`x + y`, broadcast as in NumPy. Statement add, tensor a."""
-    return pointwise("add", "{0} + {1}", x, y)
+    return pointwise("add", "{0} + {1}", x, y, integers=True)
 
 
 def subtract(x: Operand, y: Operand) -> Value:
     """`x - y`, broadcast as in NumPy. Statement sub, tensor a."""
-    return pointwise("sub", "{0} - {1}", x, y)
+    return pointwise("sub", "{0} - {1}", x, y, integers=True)
 
 
 def multiply(x: Operand, y: Operand) -> Value:
     """`x * y`, broadcast as in NumPy. Statement mul, tensor a."""
-    return pointwise("mul", "{0} * {1}", x, y)
+    return pointwise("mul", "{0} * {1}", x, y, integers=True)
 
 
-def divide(x: Operand, y: Operand) -> Value:
-    """`x / y`, broadcast as in NumPy. Statement div, tensor a."""
-    return pointwise("div", "{0} / {1}", x, y)
+def divide(x: Operand, y: Operand, rounding: Literal["floor", "trunc"] | None = None) -> Value:
+    """`x / y`, broadcast as in NumPy. Statement div, tensor a.
+
+    Args:
+        x: The dividend.
+        y: The divisor.
+        rounding: "floor" rounds the quotient down, "trunc" towards 0, after it was rounded to its type; integers have
+            to be rounded.
+
+    Returns:
+        The quotients, of the type of the operands.
+
+    Raises:
+        BadArgument: if `rounding` is neither, or is missing for integers.
+    """
+    signs = "where({1} < 0, (-{0}) // (-{1}), -((-{0}) // {1}))"  # of a negative x; // rounds down
+    known: dict[str | None, tuple[str, bool | str]] = {
+        None: ("{0} / {1}", False),
+        "floor": ("floor({0} / {1})", "{0} // {1}"),
+        "trunc": (
+            "where({0} / {1} < 0.0, ceil({0} / {1}), floor({0} / {1}))",
+            f"where({{0}} < 0, {signs}, where({{1}} < 0, -({{0}} // (-{{1}})), {{0}} // {{1}}))",
+        ),
+    }
+    if rounding not in known:
+        raise BadArgument(f"divide: rounding is {rounding!r}, expected None, 'floor' or 'trunc'")
+    text, integers = known[rounding]
+    return pointwise("div", text, x, y, integers=integers)
 
 
 def maximum(x: Operand, y: Operand) -> Value:
     """The larger element, NaN if either is. Statement maximum, tensor a."""
-    return pointwise("maximum", "max({0}, {1})", x, y)
+    return pointwise("maximum", "max({0}, {1})", x, y, integers=True)
 
 
 def minimum(x: Operand, y: Operand) -> Value:
     """The smaller element, NaN if either is. Statement minimum, tensor a."""
-    return pointwise("minimum", "min({0}, {1})", x, y)
+    return pointwise("minimum", "min({0}, {1})", x, y, integers=True)
 
 
 def exp(x: Value) -> Value:
@@ -76,24 +101,26 @@ def sqrt(x: Value) -> Value:
 
 
 def cast(x: Value, dtype: str) -> Value:
-    """Round to another floating-point type, to nearest even. Statement cast, tensor a.
+    """Convert to another type: round to nearest even among floating types, cut off towards 0 to an integer.
+
+    Statement cast, tensor a.
 
     Args:
         x: The value.
-        dtype: "float32", "float64", "float16" or "bfloat16".
+        dtype: "float32", "float64", "float16", "bfloat16", "int32" or "int64".
 
     Returns:
-        The rounded value.
+        The converted value. What an integer type cannot hold, and NaN, gives any number of it.
 
     Raises:
         BadArgument: if `dtype` is none of these.
     """
-    return apply(Cast("cast", "{0}", dtype_of(dtype)), (x,))
+    return apply(Cast("cast", "{0}", element_type(dtype), of_integers=True), (x,))
 
 
 def relu(x: Value) -> Value:
     """max(x, 0); NaN stays NaN. Statement relu, tensor a."""
-    return pointwise("relu", "max({0}, 0)", x)
+    return pointwise("relu", "max({0}, 0)", x, integers=True)
 
 
 def leaky_relu(x: Value, slope: float = 0.01) -> Value:

@@ -30,7 +30,7 @@ FLOATS: dict[str, DType] = {
 """The element types of layers. Values of the two halves are float16 or bfloat16, computed in float32."""
 
 INTEGERS: tuple[DType, ...] = ("int32", "int64")
-"""The element types of what chooses rows."""
+"""The element types of whole numbers: views, arithmetic, comparisons and sums take them, and what chooses rows."""
 
 
 @dataclass(frozen=True)
@@ -79,22 +79,22 @@ class Value:
         return len(self.shape)
 
     def __add__(self, other: Operand) -> Value:
-        return pointwise("add", "{0} + {1}", self, other)
+        return pointwise("add", "{0} + {1}", self, other, integers=True)
 
     def __radd__(self, other: Operand) -> Value:
-        return pointwise("add", "{0} + {1}", other, self)
+        return pointwise("add", "{0} + {1}", other, self, integers=True)
 
     def __sub__(self, other: Operand) -> Value:
-        return pointwise("sub", "{0} - {1}", self, other)
+        return pointwise("sub", "{0} - {1}", self, other, integers=True)
 
     def __rsub__(self, other: Operand) -> Value:
-        return pointwise("sub", "{0} - {1}", other, self)
+        return pointwise("sub", "{0} - {1}", other, self, integers=True)
 
     def __mul__(self, other: Operand) -> Value:
-        return pointwise("mul", "{0} * {1}", self, other)
+        return pointwise("mul", "{0} * {1}", self, other, integers=True)
 
     def __rmul__(self, other: Operand) -> Value:
-        return pointwise("mul", "{0} * {1}", other, self)
+        return pointwise("mul", "{0} * {1}", other, self, integers=True)
 
     def __truediv__(self, other: Operand) -> Value:
         return pointwise("div", "{0} / {1}", self, other)
@@ -114,13 +114,13 @@ class Value:
     __iter__ = None  # a value is not a sequence: `for row in x` would ask for rows without end
 
     def __abs__(self) -> Value:
-        return pointwise("abs", "abs({0})", self)
+        return pointwise("abs", "abs({0})", self, integers=True)
 
     def __pow__(self, other: Operand) -> Value:
         return pointwise("pow", "{0} ** {1}", self, other)
 
     def __neg__(self) -> Value:
-        return pointwise("neg", "-{0}", self)
+        return pointwise("neg", "-{0}", self, integers=True)
 
     def __repr__(self) -> str:
         match self.source:
@@ -147,6 +147,12 @@ def dtype_of(dtype: object) -> DType:
     if name not in FLOATS:
         raise BadArgument(f"layers compute in {' or '.join(FLOATS)}, not in {name}")
     return FLOATS[name]
+
+
+def element_type(dtype: object) -> DType:
+    """The name of a type of values, floating-point or integer; BadArgument for any other."""
+    kind = next((integer for integer in INTEGERS if dtype == integer), None)
+    return kind or dtype_of(dtype)
 
 
 RESERVED = (*keyword.kwlist, "inf")
@@ -179,8 +185,7 @@ def input(name: str, shape: Sequence[GivenSize], dtype: str = "float32") -> Valu
     if any(map(is_negative, sizes)):
         raise BadArgument(f"input {name}: shape {sizes} has a negative size")
     check_name("input", name)
-    kind = next((integer for integer in INTEGERS if dtype == integer), None)
-    return Value(Input(name), (), sizes, kind or dtype_of(dtype))
+    return Value(Input(name), (), sizes, element_type(dtype))
 
 
 def constant(array: Array, name: str | None = None) -> Value:
@@ -202,7 +207,7 @@ def constant(array: Array, name: str | None = None) -> Value:
         raise BadArgument(
             f"constant: {array!r} is not an array; numpy.array(…, 'float32') makes one from numbers"
         )
-    return Value(Constant(array, name), (), tuple(array.shape), dtype_of(array.dtype))
+    return Value(Constant(array, name), (), tuple(array.shape), element_type(array.dtype))
 
 
 def check_value(operation: str, given: object) -> None:
@@ -219,15 +224,16 @@ def apply(operation: Operation, operands: Sequence[Value]) -> Value:
     for value in operands:
         check_value(type(operation).__name__.lower(), value)
     types = list(dict.fromkeys(value.dtype for value in operands))
-    if set(types) & set(INTEGERS):
-        given = ", ".join(repr(value) for value in operands)
-        raise BadArgument(
-            f"layers compute in {' or '.join(FLOATS)}; integers are for nn.embedding and results only: {given}"
-        )
     if len(types) > 1:
         given = ", ".join(repr(value) for value in operands)
         raise BadArgument(
             f"element types {' and '.join(types)} cannot be mixed: {given}; nn.cast(value, {types[0]!r}) converts"
+        )
+    if set(types) & set(INTEGERS) and not operation.integers:
+        given = ", ".join(repr(value) for value in operands)
+        called = operation.stems[-1] if operation.stems else type(operation).__name__.lower()
+        raise BadArgument(
+            f"{called} computes in {' or '.join(FLOATS)}: {given}; nn.cast(value, 'float32') converts"
         )
     shape = operation.shape([value.shape for value in operands])
     return Value(operation, tuple(operands), shape, operation.dtype or types[0])
@@ -238,23 +244,37 @@ def product(x: Value, y: Value) -> Value:
     return apply(Linear(bias=False) if y.rank == 2 else Matmul(), (x, y))
 
 
-def pointwise(kind: str, text: str, *operands: Operand) -> Value:
+def pointwise(kind: str, text: str, *operands: Operand, integers: bool | str = False) -> Value:
     """A scalar expression on broadcast operands; numbers become literals in the expression.
 
-    BadArgument if no operand is a Value.
+    `integers` says whether it is an expression of integers too, or which one takes its place for them. BadArgument if
+    no operand is a Value, or a number is no integer where the values are.
     """
     dtype = next((value.dtype for value in operands if isinstance(value, Value)), None)
     if dtype is None:
         raise BadArgument(f"{kind} of {operands}: at least one operand must come from nn.input or a layer")
+    whole = dtype in INTEGERS and integers is not False
+    if whole and isinstance(integers, str):
+        text = integers
     values: list[Value] = []
     leaves: list[str] = []
     for operand in operands:
         if isinstance(operand, int | float | np.number) and math.isfinite(operand):
-            leaves.append(f"({float(operand)!r})" if operand < 0 else repr(float(operand)))
+            leaves.append(_literal(kind, operand, dtype) if whole else f"{float(operand)!r}")
+            if operand < 0:
+                leaves[-1] = f"({leaves[-1]})"
             continue
         leaves.append(f"{{{len(values)}}}")
         values.append(as_value(operand, dtype))
-    return apply(Pointwise(kind, text.format(*leaves)), values)
+    return apply(Pointwise(kind, text.format(*leaves), of_integers=whole), values)
+
+
+def _literal(kind: str, number: float, dtype: DType) -> str:
+    if int(number) != number:
+        raise BadArgument(
+            f"{kind}: {number!r} beside values of {dtype}; nn.cast(value, 'float64') converts them"
+        )
+    return str(int(number))
 
 
 def as_value(operand: Operand, dtype: DType) -> Value:

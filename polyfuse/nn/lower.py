@@ -18,7 +18,7 @@ from polyfuse.nn.sizes import GivenSize, Size, all_sizes, names_in
 Sizes = GivenSize | Sequence[GivenSize]
 """One size, or several."""
 
-COPY = Pointwise("copy", "{0}")
+COPY = Pointwise("copy", "{0}", of_integers=True)
 """The operation that copies a value with a tensor (an input, a constant, another output) to an output."""
 
 ROUND = Pointwise("round", "{0}")

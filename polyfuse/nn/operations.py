@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType, Tensor
+from polyfuse.ir.number_types import computed_in
 from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.sizes import Shape, Size, broadcast, divisor_text
 
@@ -49,6 +52,11 @@ class Operation:
         """True if a statement reduces into the result itself; a half could not hold the partial sums."""
         return False
 
+    @property
+    def integers(self) -> bool:
+        """True if it takes operands of integer types."""
+        return False
+
     @abstractmethod
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """The result's shape; BadArgument, naming the shapes, where they do not go together."""
@@ -71,6 +79,12 @@ class Pointwise(Operation):
 
     kind: str
     text: str
+    of_integers: bool = field(default=False, kw_only=True)
+
+    @property
+    def integers(self) -> bool:
+        """True if the expression is one of integers too."""
+        return self.of_integers
 
     @property
     def stems(self) -> tuple[str, ...]:
@@ -230,7 +244,24 @@ class Matmul(Operation):
 
 
 INITIAL = {"+=": "0.0", "*=": "1.0", "max=": "-inf", "min=": "inf"}
-"""The initial value of a reduction's target."""
+"""The initial value of a reduction's target, in floating point."""
+
+
+def initial(op: str, dtype: DType) -> str:
+    """The initial value of a reduction's target: of integers, the smallest or largest one in place of an infinity.
+
+    >>> initial("max=", "float32"), initial("max=", "int32"), initial("+=", "int64")
+    ('-inf', '-2147483647 - 1', '0')
+    """
+    if computed_in(dtype).startswith("float"):
+        return INITIAL[op]
+    if op in ("+=", "*="):
+        return INITIAL[op].removesuffix(".0")
+    limits = np.iinfo(dtype)
+    smallest = (
+        f"-{limits.max} - 1" if limits.min else "0"
+    )  # the smallest one itself is no literal of its type
+    return str(limits.max) if op == "min=" else smallest
 
 
 @dataclass(frozen=True)
@@ -252,6 +283,11 @@ class Reduce(Operation):
     def result(self) -> str:
         """A sum is s, a mean mu, a product q, a maximum or minimum m."""
         return {"sum": "s", "mean": "mu", "prod": "q", "max": "m", "min": "m"}[self.kind]
+
+    @property
+    def integers(self) -> bool:
+        """All but a mean, which divides."""
+        return self.kind != "mean"
 
     @property
     def reduces(self) -> bool:
@@ -313,6 +349,6 @@ def fold(
     """
     every = to.dims(x.rank)
     outside, target = kept(every, extents(x), axes, keepdims)
-    to.assign(names[0], outside, f"{element(out, target)} = {INITIAL[op]}")
+    to.assign(names[0], outside, f"{element(out, target)} = {initial(op, out.dtype)}")
     body = text.format(element(x, every), *(element(t, target) for t in others))
     to.assign(names[1], dict(zip(every, extents(x), strict=True)), f"{element(out, target)} {op} {body}")

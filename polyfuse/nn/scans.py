@@ -41,6 +41,11 @@ class Scan(Operation):
         """Its steps go on from the results, which stay in float32 between them."""
         return True
 
+    @property
+    def integers(self) -> bool:
+        """True: it adds or multiplies."""
+        return True
+
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """The operand's."""
         return shapes[0]

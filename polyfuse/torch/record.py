@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from polyfuse.frontend.torch.graph import Refusal
+from polyfuse.frontend.importers import Refusal
 from polyfuse.runtime.executable import Executable
 
 

@@ -18,10 +18,10 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from polyfuse.compiler import compile
 from polyfuse.errors import PolyfuseError
+from polyfuse.frontend.importers import Refusal, Unsupported
 from polyfuse.frontend.torch.arrays import array_of
-from polyfuse.frontend.torch.aten import Unsupported
 from polyfuse.frontend.torch.aten.registry import Result, size_of
-from polyfuse.frontend.torch.graph import Refusal, import_nodes
+from polyfuse.frontend.torch.graph import import_nodes
 from polyfuse.ir import Nest
 from polyfuse.nn.graph import Value, constant, input
 from polyfuse.nn.lower import lower_values

@@ -14,8 +14,9 @@ import torch
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
+from polyfuse.frontend.importers import Refusal
 from polyfuse.frontend.torch.aten import VIEWS
-from polyfuse.frontend.torch.graph import Refusal, missing_of, refusal_of
+from polyfuse.frontend.torch.graph import missing_of, refusal_of
 
 DEVICES = ("cpu", "cuda")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -11,8 +10,8 @@ import torch
 from torch.export.graph_signature import InputKind, OutputKind
 
 from polyfuse.errors import BadArgument
+from polyfuse.frontend.importers import Failed, Refusal, Unsupported, free_name
 from polyfuse.frontend.torch.arrays import array_of
-from polyfuse.frontend.torch.aten import Unsupported
 from polyfuse.frontend.torch.aten.registry import (
     NotAffine,
     ReadSize,
@@ -21,12 +20,12 @@ from polyfuse.frontend.torch.aten.registry import (
     value_type,
 )
 from polyfuse.frontend.torch.decompositions import export_decompositions
-from polyfuse.frontend.torch.graph import Failed, Known, Node, Refusal, import_nodes
+from polyfuse.frontend.torch.graph import Known, Node, import_nodes
 from polyfuse.frontend.torch.merged import Merged
 from polyfuse.ir import Nest
 from polyfuse.ir.sizes import LARGEST
 from polyfuse.nn import constant, input
-from polyfuse.nn.graph import RESERVED, Input, Value, as_value
+from polyfuse.nn.graph import Input, Value, as_value
 from polyfuse.nn.lower import lower_values
 from polyfuse.nn.sizes import Affine, Size
 
@@ -140,7 +139,7 @@ def _given(program: torch.export.ExportedProgram, sizes: ReadSize) -> tuple[dict
             value_type(str(tensor.dtype).removeprefix("torch."))
             key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
             if key not in shared or not tensor.numel():
-                shared[key] = constant(array_of(tensor), _free(target, taken))
+                shared[key] = constant(array_of(tensor), free_name(target, taken))
             given[placeholder] = shared[key]
         except Unsupported as unsupported:
             refused.append(Refusal(placeholder, str(spec.kind), str(unsupported)))
@@ -152,16 +151,6 @@ def _input(name: str, meta: Any, sizes: ReadSize) -> Any:
     if not isinstance(meta, torch.Tensor):
         return meta
     return input(name, tuple(map(sizes, meta.shape)), value_type(str(meta.dtype).removeprefix("torch.")))
-
-
-def _free(target: str, taken: set[str]) -> str:
-    """A constant's name: torch's with "_" for what an identifier cannot have, and one more where it is taken."""
-    name = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in target)
-    name = f"_{name}" if not name.isidentifier() else name
-    while name in taken or name in RESERVED or keyword.iskeyword(name):
-        name += "_"
-    taken.add(name)
-    return name
 
 
 def _folded(node: Node, args: Any, kwargs: Mapping[str, Any]) -> Known | None:

@@ -16,16 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from polyfuse.errors import PolyfuseError
-from polyfuse.frontend.torch.aten import ATEN, Unsupported
-from polyfuse.frontend.torch.aten.registry import (
-    Missing,
-    NotAffine,
-    ReadSize,
-    Result,
-    number_of,
-    required,
-    size_of,
-)
+from polyfuse.frontend.importers import Failed, Missing, Refusal, Unsupported, required
+from polyfuse.frontend.torch.aten import ATEN
+from polyfuse.frontend.torch.aten.registry import NotAffine, ReadSize, Result, number_of, size_of
 from polyfuse.frontend.torch.merged import RESHAPES, Merged, on_rows, reshaped
 from polyfuse.nn import cast
 from polyfuse.nn.graph import input
@@ -43,30 +36,11 @@ class Node(Protocol):
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """A node that is not imported, and why."""
-
-    node: str
-    operator: str
-    reason: str
-    place: str = ""
-
-    def __str__(self) -> str:
-        at = f" (in {self.place})" if self.place else ""
-        return f"{self.node} = {self.operator}{at}: {self.reason}"
-
-
-@dataclass(frozen=True)
 class Known:
     """A tensor that depends on no input and no weight, as the graph's own library has it."""
 
     tensor: Any
     array: np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class Failed:
-    """The result of a node that was refused, or reads one that was."""
 
 
 ASSERTIONS = ("aten._assert_tensor_metadata.default", "aten._assert_scalar.default")

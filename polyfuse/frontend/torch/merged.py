@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polyfuse.frontend.torch.aten import ATEN, Unsupported, pointwise
-from polyfuse.frontend.torch.aten.registry import Missing, NotAffine, ReadSize, Result, type_name
+from polyfuse.frontend.importers import Missing, Unsupported
+from polyfuse.frontend.torch.aten import ATEN, pointwise
+from polyfuse.frontend.torch.aten.registry import NotAffine, ReadSize, Result, type_name
 from polyfuse.nn import cast, reshape
 from polyfuse.nn.graph import Value
 from polyfuse.nn.sizes import Product, Shape

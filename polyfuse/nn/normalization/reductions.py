@@ -14,7 +14,7 @@ import numpy as np
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType, Tensor
 from polyfuse.nn.functional import Axes, axes_of, axis_of, sqrt
-from polyfuse.nn.graph import Value, apply
+from polyfuse.nn.graph import INTEGERS, Value, apply
 from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.normalization.along_axes import corrected
 from polyfuse.nn.operations import Operation, fold, kept
@@ -182,6 +182,11 @@ class Place(Reduction):
         return "at"
 
     @property
+    def integers(self) -> bool:
+        """True: it compares."""
+        return True
+
+    @property
     def dtype(self) -> DType:
         """int64, as in NumPy and torch."""
         return "int64"
@@ -196,7 +201,10 @@ class Place(Reduction):
         outside, row = kept(every, extents(x), self.axes, self.keepdims)
         to.assign(f"place_init{n}", outside, f"{element(out, row)} = {none}")
         value, i = element(x, every), every[axis]
-        missed = f"where(abs({value}) >= 0, {none}, {i})"  # no comparison holds for NaN
+        number = x.dtype in INTEGERS
+        missed = (
+            f"{none}" if number else f"where(abs({value}) >= 0, {none}, {i})"
+        )  # no comparison holds for NaN
         place = f"where({value} {reaches} {element(m, row)}, {i}, {missed})"
         domain = dict(zip(every, extents(x), strict=True))
         to.assign(f"place{n}", domain, f"{element(out, row)} min= {place}")

@@ -7,6 +7,7 @@ which `compile` calls. Axes count from the left, or from the right if negative; 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir.whole import all_whole, is_whole, whole
@@ -271,19 +272,26 @@ def flip(x: Value, axes: int | Sequence[int]) -> Value:
     return _view(x, "flip", x.shape, subscripts)
 
 
-def pad(x: Value, widths: Sequence[int | tuple[int, int]], value: float = 0.0) -> Value:
-    """Pad with a number before and after x.
+def pad(
+    x: Value,
+    widths: Sequence[int | tuple[int, int]],
+    value: float = 0.0,
+    mode: Literal["constant", "reflect", "replicate", "circular"] = "constant",
+) -> Value:
+    """Pad before and after x: with a number, or with elements of x.
 
     Args:
         x: The value.
         widths: For each axis one width for both sides, or (before, after).
-        value: The number.
+        value: The number, for mode "constant".
+        mode: "constant"; "reflect" mirrors at the outermost elements, which are not repeated (NumPy's "reflect");
+            "replicate" repeats them ("edge"); "circular" goes on at the other end ("wrap").
 
     Returns:
         The padded value.
 
     Raises:
-        BadArgument: if the widths do not fit x.
+        BadArgument: if the widths do not fit x: "reflect" needs more elements than a width, "circular" as many.
     """
     check_value("pad", x)
     every = [all_whole("pad: width", width) for width in (() if is_whole(widths) else widths)]
@@ -291,12 +299,43 @@ def pad(x: Value, widths: Sequence[int | tuple[int, int]], value: float = 0.0) -
         raise BadArgument(
             f"pad: widths {widths} of {x!r}; expected one or two non-negative numbers for each axis"
         )
+    pairs = tuple((sides[0], sides[-1]) for sides in every)
+    if mode != "constant":
+        for axis, (before, behind) in enumerate(pairs):
+            x = _around(x, axis, before, behind, mode)
+        return x
     try:
         between = float(value)
     except (TypeError, ValueError) as error:
         raise BadArgument(f"pad: value={value!r}, expected a number") from error
-    pairs = tuple((sides[0], sides[-1]) for sides in every)
     return apply(Pad(pairs, between), [x]) if any(map(any, pairs)) else x
+
+
+def _around(x: Value, axis: int, before: int, behind: int, mode: str) -> Value:
+    """The axis with elements of its own before and behind it."""
+    size = x.shape[axis]
+    limits = {"reflect": size - 1, "replicate": None if size else 0, "circular": size}
+    if mode not in limits:
+        raise BadArgument(f"pad: mode is {mode!r}, expected 'constant', 'reflect', 'replicate' or 'circular'")
+    limit = limits[mode]
+    if limit is not None and max(before, behind) > max(limit, 0):
+        raise BadArgument(
+            f"pad: {before} before and {behind} behind axis {axis} of {x!r} by mode {mode!r}: at most {max(limit, 0)}"
+        )
+
+    def edge(at: int, width: int) -> Value:
+        return expand(narrow(x, axis, at, 1), (*x.shape[:axis], width, *x.shape[axis + 1 :]))
+
+    if mode == "reflect":
+        front = flip(narrow(x, axis, 1, before), axis) if before else x
+        back = flip(narrow(x, axis, size - 1 - behind, behind), axis) if behind else x
+    elif mode == "replicate":
+        front = edge(0, before) if before else x
+        back = edge(size - 1, behind) if behind else x
+    else:
+        front, back = narrow(x, axis, size - before, before), narrow(x, axis, 0, behind)
+    parts = [*([front] if before else []), x, *([back] if behind else [])]
+    return concat(parts, axis) if len(parts) > 1 else x
 
 
 def unfold(x: Value, axis: int, size: int, step: int = 1, dilation: int = 1) -> Value:

@@ -16,6 +16,7 @@ from typing import Literal
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Tensor
+from polyfuse.ir.number_types import computed_in
 from polyfuse.ir.whole import is_whole, whole
 from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.operations import Operation
@@ -45,6 +46,11 @@ class View(Operation):
     def result(self) -> str:
         """A view's tensor is a v."""
         return "v"
+
+    @property
+    def integers(self) -> bool:
+        """True: it copies."""
+        return True
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """The view's; that it fits the operand was checked where the view was made."""
@@ -79,6 +85,11 @@ class Join(Operation):
     def result(self) -> str:
         """A view's tensor is a v."""
         return "v"
+
+    @property
+    def integers(self) -> bool:
+        """True: it copies."""
+        return True
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """The shapes with their sizes along the axis added up; BadArgument if they differ elsewhere."""
@@ -125,6 +136,11 @@ class Pad(Operation):
         """A view's tensor is a v."""
         return "v"
 
+    @property
+    def integers(self) -> bool:
+        """True: it copies."""
+        return True
+
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """Every size with its two widths."""
         return tuple(a + size + b for size, (a, b) in zip(shapes[0], self.widths, strict=True))
@@ -144,7 +160,10 @@ class Pad(Operation):
             for name, size, (before, behind) in zip(names, extents(x), self.widths, strict=True)
             if before or behind
         ]
-        value = f"-{abs(self.value)!r}" if self.value < 0 else repr(self.value)
+        size = (
+            repr(abs(self.value)) if computed_in(out.dtype).startswith("float") else str(abs(int(self.value)))
+        )
+        value = f"-{size}" if self.value < 0 else size
         every = dict(zip(names, extents(out), strict=True))
         to.assign(f"edge{n}", every, f"{element(out, names)} = {value}", [f"({' or '.join(around)})"])
 

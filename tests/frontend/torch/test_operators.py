@@ -32,6 +32,9 @@ POINTWISE = [
     gelu_by_tanh, lambda x: F.threshold(x, 0.1, -2.0), lambda x: x.clamp(-1, 2),
     lambda x: x.clamp(min=-1), lambda x: x**3, lambda x: x**2, lambda x: x**0.5, lambda x: 2 - x, lambda x: x * 2 + 1,
     lambda x: x > 0, lambda x: torch.where(x < 1, x, -x), lambda x: torch.logical_and(x > 0, x < 2),
+    torch.floor, torch.ceil, torch.round, torch.trunc, torch.tan, torch.asin, torch.acos, torch.atan, torch.sinh,
+    torch.cosh, torch.asinh, torch.acosh, torch.atanh, lambda x: torch.fmod(x, 0.7), lambda x: torch.remainder(x, -0.7),
+    lambda x: torch.logical_xor(x > 0, x < 2), lambda x: torch.div(x, 0.5, rounding_mode="floor"),
 ]  # fmt: skip
 
 LOSE_A_LIMIT = [
@@ -81,7 +84,12 @@ WHOLE = {
         [(1, 2, 3, 4)],
     ),
     "pixels": (
-        lambda x: (F.pixel_shuffle(x, 2), F.pixel_unshuffle(x, 2), F.interpolate(x, scale_factor=2)),
+        lambda x: (
+            F.pixel_shuffle(x, 2),
+            F.pixel_unshuffle(x, 2),
+            F.interpolate(x, scale_factor=2),
+            F.interpolate(x, size=(5, 3)),
+        ),
         [(1, 4, 4, 2)],
     ),
     "triangles": (lambda x: (x.tril(), x.triu(1), x.tril(-1)), [(3, 4)]),

@@ -9,12 +9,11 @@ from polyfuse.frontend.torch.aten import (
     reductions,
     views,
 )
-from polyfuse.frontend.torch.aten.registry import ATEN, VIEWS, Unsupported
+from polyfuse.frontend.torch.aten.registry import ATEN, VIEWS
 
 __all__ = [
     "ATEN",
     "VIEWS",
-    "Unsupported",
     "images",
     "interpolation",
     "pointwise",

@@ -9,15 +9,8 @@ from typing import Any
 import numpy as np
 
 from polyfuse import nn
-from polyfuse.frontend.torch.aten.registry import (
-    ATEN,
-    Missing,
-    Result,
-    Unsupported,
-    aten,
-    converted,
-    floating,
-)
+from polyfuse.frontend.importers import Missing, Unsupported, converted
+from polyfuse.frontend.torch.aten.registry import ATEN, Result, aten, floating
 from polyfuse.ir import DType
 from polyfuse.nn.conv.places import max_pool_gradient, max_pool_with_places
 from polyfuse.nn.graph import Value, pointwise

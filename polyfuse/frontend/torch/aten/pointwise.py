@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from polyfuse import nn
-from polyfuse.frontend.torch.aten.registry import (
-    ATEN,
-    Result,
-    Unsupported,
-    aten,
-    converted,
-    floating,
-    required,
-)
+from polyfuse.frontend.importers import Unsupported, converted, required
+from polyfuse.frontend.torch.aten.registry import ATEN, Result, aten, floating
 from polyfuse.nn.graph import INTEGERS, Value, pointwise
 
 UNARY: dict[str, Callable[[Value], Value]] = {
     "abs": nn.abs,
+    "acos": nn.acos,
+    "acosh": nn.acosh,
+    "asin": nn.asin,
+    "asinh": nn.asinh,
+    "atan": nn.atan,
+    "atanh": nn.atanh,
+    "ceil": nn.ceil,
     "cos": nn.cos,
+    "cosh": nn.cosh,
     "erf": nn.erf,
     "exp": nn.exp,
+    "floor": nn.floor,
     "exp2": nn.exp2,
     "expm1": nn.expm1,
     "log": nn.log,
@@ -36,14 +38,18 @@ UNARY: dict[str, Callable[[Value], Value]] = {
     "reciprocal": nn.reciprocal,
     "relu": nn.relu,
     "relu6": nn.relu6,
+    "round": nn.round,
     "rsqrt": nn.rsqrt,
     "sigmoid": nn.sigmoid,
     "sign": nn.sign,
     "silu": nn.silu,
     "sin": nn.sin,
+    "sinh": nn.sinh,
     "sqrt": nn.sqrt,
     "square": nn.square,
+    "tan": nn.tan,
     "tanh": nn.tanh,
+    "trunc": nn.trunc,
 }
 """Operators of one operand, by their names; each is also the function's name in `polyfuse.nn`."""
 
@@ -134,6 +140,33 @@ def multiply(result: Result, x: Any, y: Any) -> Value:
 def divide(result: Result, x: Any, y: Any) -> Value:
     """`x / y`."""
     return nn.divide(*_floats(result, x, y))
+
+
+@aten("div.Tensor_mode", "div.Scalar_mode")
+def divide_rounded(
+    result: Result, x: Any, y: Any, *, rounding_mode: Literal["floor", "trunc"] | None = None
+) -> Value:
+    """`x / y`, rounded down or towards 0."""
+    left, right = _floats(result, x, y)
+    return nn.divide(left, right, rounding_mode)
+
+
+@aten("fmod.Tensor", "fmod.Scalar")
+def fmod(result: Result, x: Any, y: Any) -> Value:
+    """The remainder of the sign of x."""
+    return nn.fmod(*_floats(result, x, y))
+
+
+@aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
+def remainder(result: Result, x: Any, y: Any) -> Value:
+    """The remainder of the sign of y."""
+    return nn.remainder(*_floats(result, x, y))
+
+
+@aten("logical_xor.default", "bitwise_xor.Tensor")
+def logical_xor(result: Result, x: Any, y: Any) -> Value:
+    """One, and not both."""
+    return nn.logical_xor(*_truth(result, x, y))
 
 
 @aten("maximum.default")

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from polyfuse import nn
-from polyfuse.frontend.torch.aten.registry import Result, Unsupported, aten, converted, floating
+from polyfuse.frontend.importers import Unsupported, converted
+from polyfuse.frontend.torch.aten.registry import Result, aten, floating
 from polyfuse.nn.graph import Value, pointwise
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from polyfuse import nn
-from polyfuse.frontend.torch.aten.registry import ATEN, Result, Unsupported, converted, floating
+from polyfuse.frontend.importers import Unsupported, converted
+from polyfuse.frontend.torch.aten.registry import ATEN, Result, floating
 from polyfuse.nn.graph import Value
 
 Parameters = list[Any]

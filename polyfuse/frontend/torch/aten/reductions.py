@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from polyfuse import nn
-from polyfuse.frontend.torch.aten.registry import ATEN, Result, Unsupported, aten, converted, floating
+from polyfuse.frontend.importers import Unsupported, converted
+from polyfuse.frontend.torch.aten.registry import ATEN, Result, aten, floating
 from polyfuse.nn.graph import Value, pointwise
 
 Dims = int | Sequence[int] | None

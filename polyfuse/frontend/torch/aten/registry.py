@@ -15,25 +15,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
-
-from polyfuse.errors import BadArgument, PolyfuseError
+from polyfuse.errors import BadArgument
+from polyfuse.frontend.importers import Missing, Unsupported
 from polyfuse.ir import DType
-from polyfuse.nn import cast
-from polyfuse.nn.graph import FLOATS, INTEGERS, Value, constant
+from polyfuse.nn.graph import FLOATS, INTEGERS, Value
 from polyfuse.nn.sizes import Shape, Size
 from polyfuse.nn.sizes import size_of as nn_size_of
-
-
-class Unsupported(PolyfuseError):
-    """A node that polyfuse cannot express. The message is the reason and says what would work."""
-
-
-@dataclass(frozen=True)
-class Missing:
-    """A result of an operator that is not computed, and why: the indices of a pooling."""
-
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -200,21 +187,3 @@ def floating(result: Result) -> DType:
             f"computes {result.dtype}: polyfuse.nn computes in floating point, and takes integers as row numbers alone"
         )
     return result.element
-
-
-def converted(x: Any, dtype: DType) -> Any:
-    """An operand in the element type that an operation computes in; numbers stay numbers, arrays become constants."""
-    if isinstance(x, np.ndarray):
-        return constant(x.astype(dtype))
-    if not isinstance(x, Value) or x.dtype == dtype:
-        return x
-    if x.dtype in INTEGERS:
-        raise Unsupported(f"reads {x.dtype} as numbers: cast the tensor to {dtype} before it is passed")
-    return cast(x, dtype)
-
-
-def required(x: Any, name: str) -> Value:
-    """A tensor operand; Unsupported where a number was given in its place."""
-    if not isinstance(x, Value):
-        raise Unsupported(f"{name} is {x!r}, and not a tensor")
-    return x

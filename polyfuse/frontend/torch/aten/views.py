@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from polyfuse import nn
-from polyfuse.frontend.torch.aten.registry import (
-    Result,
-    Unsupported,
-    aten,
-    converted,
-    floating,
-    required,
-    value_type,
-    view,
-)
+from polyfuse.frontend.importers import Unsupported, converted, required
+from polyfuse.frontend.torch.aten.registry import Result, aten, floating, value_type, view
 from polyfuse.nn.graph import Value
 
 BEHIND_ALL = 2**63 - 1
@@ -127,26 +119,13 @@ def flip(_: Result, x: Any, dims: Sequence[int]) -> Value:
 @aten("roll.default")
 def roll(_: Result, x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
     """Shifted around along axes: the last elements come first."""
-    if not dims:
-        return nn.reshape(roll(_, nn.reshape(x, (-1,)), shifts, [0]), x.shape)
-    for shift, dim in zip(shifts, dims, strict=True):
-        size = x.shape[dim]
-        if size and shift % size:
-            at = size - shift % size
-            x = nn.concat([nn.narrow(x, dim, at, size - at), nn.narrow(x, dim, 0, at)], dim)
-    return required(x, "the tensor")
+    return nn.roll(x, shifts, dims or None)
 
 
 @aten("repeat.default", "tile.default")
-def repeat(result: Result, x: Any, repeats: Sequence[int]) -> Value:
-    """Repeated as a whole along axes: copies along new axes, which are then merged."""
-    counts = [1] * (len(result.shape) - len(repeats)) + list(repeats)
-    sizes = [1] * (len(counts) - x.rank) + list(x.shape)
-    apart = nn.reshape(x, [part for size in sizes for part in (1, size)])
-    copies = nn.expand(
-        apart, [part for count, size in zip(counts, sizes, strict=True) for part in (count, size)]
-    )
-    return nn.reshape(copies, result.shape)
+def repeat(_: Result, x: Any, repeats: Sequence[int]) -> Value:
+    """Repeated as a whole along axes."""
+    return nn.tile(x, repeats)
 
 
 @aten("constant_pad_nd.default")
@@ -160,29 +139,11 @@ def pad(_: Result, x: Any, widths: Sequence[int], value: float = 0.0) -> Value:
     return nn.pad(x, [(max(before, 0), max(behind, 0)) for before, behind in pairs], value)
 
 
-def _around(x: Value, axis: int, before: int, behind: int, kind: str) -> Value:
-    """The axis with elements of its own before and behind it: mirrored, or the outermost again and again."""
-    size = x.shape[axis]
-    parts = [x]
-    if kind == "reflect":
-        parts = [nn.flip(nn.narrow(x, axis, 1, before), axis)] if before else []
-        parts += [x]
-        parts += [nn.flip(nn.narrow(x, axis, size - 1 - behind, behind), axis)] if behind else []
-    else:
-        for width, at, front in ((before, 0, True), (behind, size - 1, False)):
-            if width:
-                edge = nn.narrow(x, axis, at, 1)
-                copies = nn.expand(edge, (*x.shape[:axis], width, *x.shape[axis + 1 :]))
-                parts = [copies, *parts] if front else [*parts, copies]
-    return nn.concat(parts, axis) if len(parts) > 1 else x
-
-
-def _pad_around(x: Value, widths: Sequence[int], kind: str) -> Value:
-    for place, (before, behind) in enumerate(zip(widths[::2], widths[1::2], strict=True)):
-        if min(before, behind) < 0:
-            raise Unsupported(f"{kind} padding by {list(widths)}: negative widths; cut with slices")
-        x = _around(x, x.rank - 1 - place, before, behind, kind)
-    return x
+def _pad_around(x: Value, widths: Sequence[int], mode: Literal["reflect", "replicate", "circular"]) -> Value:
+    pairs = list(zip(widths[::2], widths[1::2], strict=True))
+    if min(widths) < 0:
+        raise Unsupported(f"{mode} padding by {list(widths)}: negative widths; cut with slices")
+    return nn.pad(x, [(0, 0)] * (x.rank - len(pairs)) + pairs[::-1], mode=mode)
 
 
 @aten("reflection_pad1d.default", "reflection_pad2d.default", "reflection_pad3d.default")
@@ -204,40 +165,15 @@ def unfold(_: Result, x: Any, dim: int, size: int, step: int) -> Value:
 
 
 @aten("pixel_shuffle.default")
-def pixel_shuffle(result: Result, x: Any, factor: int) -> Value:
+def pixel_shuffle(_: Result, x: Any, factor: int) -> Value:
     """(…, C r², H, W) -> (…, C, H r, W r)."""
-    *batch, channels, rows, columns = x.shape
-    n = len(batch)
-    apart = nn.reshape(x, (*batch, channels // factor**2, factor, factor, rows, columns))
-    return nn.reshape(nn.permute(apart, (*range(n), n, n + 3, n + 1, n + 4, n + 2)), result.shape)
+    return nn.pixel_shuffle(x, factor)
 
 
 @aten("pixel_unshuffle.default")
-def pixel_unshuffle(result: Result, x: Any, factor: int) -> Value:
+def pixel_unshuffle(_: Result, x: Any, factor: int) -> Value:
     """(…, C, H r, W r) -> (…, C r², H, W)."""
-    *batch, channels, rows, columns = x.shape
-    n = len(batch)
-    apart = nn.reshape(x, (*batch, channels, rows // factor, factor, columns // factor, factor))
-    return nn.reshape(nn.permute(apart, (*range(n), n, n + 2, n + 4, n + 1, n + 3)), result.shape)
-
-
-@aten(
-    "upsample_nearest1d.default",
-    "upsample_nearest2d.default",
-    "upsample_nearest3d.default",
-    "upsample_nearest1d.vec",
-    "upsample_nearest2d.vec",
-    "upsample_nearest3d.vec",
-)
-def upsample_nearest(result: Result, x: Any, *_: Any) -> Value:
-    """Each element repeated along the spatial axes, by a whole factor."""
-    sizes, wanted = x.shape[2:], result.shape[2:]
-    if any(new % old for old, new in zip(sizes, wanted, strict=True)):
-        raise Unsupported(f"interpolates {tuple(sizes)} to {tuple(wanted)}: of whole factors it is computed")
-    factors = [new // old for old, new in zip(sizes, wanted, strict=True)]
-    apart = nn.reshape(x, (*x.shape[:2], *(part for size in sizes for part in (size, 1))))
-    copies = [part for size, factor in zip(sizes, factors, strict=True) for part in (size, factor)]
-    return nn.reshape(nn.expand(apart, (*x.shape[:2], *copies)), result.shape)
+    return nn.pixel_unshuffle(x, factor)
 
 
 @aten("slice_scatter.default")
