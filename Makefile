@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Where there is a GPU, the demo runs on it too.
 DEMO_EXTRAS := $(if $(shell command -v nvidia-smi 2>/dev/null),[cuda])
 
-.PHONY: demo test test-torch lint types imports docs golden nightly fuzz bench bench-polybench bench-peers format clean
+.PHONY: demo test test-torch test-onnx lint types imports docs golden nightly fuzz bench bench-polybench bench-peers format clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/polyfuse demo
@@ -25,6 +25,10 @@ test: $(VENV)/.installed-test
 # What needs torch (extra `torch`); without it these tests are skipped.
 test-torch: $(VENV)/.installed-torch
 	@$(PYTEST) tests/torch tests/frontend/torch
+
+# ONNX's own tests of its operators, each compiled, but for those that tests/onnx/left_out.txt lists with the reason.
+test-onnx: $(VENV)/.installed-test
+	@$(PYTEST) tests/onnx/node_tests.py
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -24,8 +24,8 @@ myst_heading_anchors = 3
 # Docstrings are written to be read in a terminal: `name` is code, not a reference.
 default_role = "code"
 autosummary_generate = True
-# Described without the extra that brings it.
-autodoc_mock_imports = ["torch", "functorch"]
+# Described without the extras that bring them.
+autodoc_mock_imports = ["torch", "functorch", "onnx", "google"]
 autodoc_default_options = {
     "members": True,
     "show-inheritance": True,

@@ -49,6 +49,7 @@ _HOME = {
     "compile": "polyfuse.compiler",
     "cost": "polyfuse.strategy.cost.price",
     "einsum": "polyfuse.frontend",
+    "from_onnx": "polyfuse.frontend.onnx",
     "from_torch": "polyfuse.frontend.torch",
     "grad": "polyfuse.rewrite.gradient",
     "interpret": "polyfuse.interpret",
@@ -60,7 +61,7 @@ _HOME = {
 }
 _SUBMODULES = {"bilinear", "measure", "nn", "rewrite", "show"}
 # Needs an extra, so it is not among the names of `from polyfuse import *`.
-_EXTRAS = {"torch"}
+_EXTRAS = {"onnx", "torch"}
 
 __all__ = sorted({*_HOME, *_SUBMODULES, "__version__"})
 
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
     from polyfuse.frontend import NestBuilder as NestBuilder
     from polyfuse.frontend import einsum as einsum
     from polyfuse.frontend import nest as nest
+    from polyfuse.frontend.onnx import from_onnx as from_onnx
     from polyfuse.frontend.torch import from_torch as from_torch
     from polyfuse.interpret import interpret as interpret
     from polyfuse.ir import Access as Access
