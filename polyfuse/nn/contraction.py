@@ -11,7 +11,7 @@ from polyfuse.ir import Tensor
 from polyfuse.nn.graph import Operand, Value, apply, as_value
 from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.operations import Operation
-from polyfuse.nn.sizes import Shape
+from polyfuse.nn.sizes import Shape, Size
 
 Index = str | int
 """A letter, or the number of an axis that "…" stands for, counted from the right: -1, -2, …"""
@@ -39,9 +39,9 @@ class Contraction(Operation):
         """Whether an index is summed."""
         return any(index not in self.kept for operand in self.operands for index in operand)
 
-    def sizes(self, shapes: Sequence[Shape]) -> dict[Index, int]:
+    def sizes(self, shapes: Sequence[Shape]) -> dict[Index, Size]:
         """Each index's size; BadArgument where operands do not agree."""
-        found: dict[Index, int] = {}
+        found: dict[Index, Size] = {}
         for indices, shape in zip(self.operands, shapes, strict=True):
             for index, size in zip(indices, shape, strict=True):
                 known = found.get(index, 1 if isinstance(index, int) else size)

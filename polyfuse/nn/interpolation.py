@@ -18,6 +18,7 @@ from polyfuse.nn.graph import Value, check_value
 from polyfuse.nn.nest_writer import Array
 from polyfuse.nn.shape.arranged import repeat_interleave, take
 from polyfuse.nn.shape.functional import transpose
+from polyfuse.nn.sizes import number, numbers
 
 Mode = Literal["nearest", "linear", "cubic"]
 Kernel = Callable[[Array], Array]
@@ -103,11 +104,11 @@ def along(x: Value, axis: int, weights: Array) -> Value:
 
 def nearest(x: Value, axis: int, at: Sequence[int]) -> Value:
     """Return the elements with these numbers along an axis; a whole factor is a view."""
-    size, numbers = x.shape[axis], list(at)
-    factor = len(numbers) // size if size else 0
-    if factor and numbers == [place // factor for place in range(len(numbers))]:
+    size, places = number("nearest", x.shape[axis]), list(at)
+    factor = len(places) // size if size else 0
+    if factor and places == [place // factor for place in range(len(places))]:
         return repeat_interleave(x, factor, axis) if factor > 1 else x
-    return take(x, numbers, axis)
+    return take(x, places, axis)
 
 
 def interpolate(
@@ -138,7 +139,7 @@ def interpolate(
         )
     if mode not in ("nearest", "linear", "cubic"):
         raise BadArgument(f"interpolate: mode is {mode!r}, expected 'nearest', 'linear' or 'cubic'")
-    for axis, (old, new) in enumerate(zip(x.shape[2:], wanted, strict=True), 2):
+    for axis, (old, new) in enumerate(zip(numbers("interpolate", x.shape[2:]), wanted, strict=True), 2):
         if mode == "nearest":
             x = nearest(x, axis, [place * old // new for place in range(new)])
         elif old != new:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import prod
 
 from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir.whole import all_whole, whole
@@ -11,6 +10,7 @@ from polyfuse.nn.functional import axes_of, axis_of
 from polyfuse.nn.graph import Value, check_value
 from polyfuse.nn.shape.chosen import take_by
 from polyfuse.nn.shape.functional import concat, expand, narrow, permute, reshape
+from polyfuse.nn.sizes import Shape, number
 
 RUNS = 256
 """The most statements that a choice of elements may become."""
@@ -37,11 +37,11 @@ def take(x: Value, numbers: Sequence[int] | Value, axis: int = 0) -> Value:
     if isinstance(numbers, Value):
         return take_by(x, numbers, axis)
     axis = axis_of("take", x, axis)
-    size, given = x.shape[axis], all_whole("take: numbers", numbers)
-    wrong = next((number for number in given if not -size <= number < size), None)
+    size, given = number("take", x.shape[axis]), all_whole("take: numbers", numbers)
+    wrong = next((one for one in given if not -size <= one < size), None)
     if wrong is not None:
         raise BadArgument(f"take: number {wrong} along axis {axis} of {x!r}, which has {size}")
-    runs = list(_runs([number % size for number in given])) if size else []
+    runs = list(_runs([one % size for one in given])) if size else []
     if len(runs) > RUNS:
         raise BadArgument(
             f"take: {quantity(len(given), 'number')} along axis {axis} are {len(runs)} slices; at most {RUNS}. "
@@ -96,13 +96,13 @@ def roll(x: Value, shifts: int | Sequence[int], axes: int | Sequence[int] | None
     check_value("roll", x)
     by = all_whole("roll: shifts", shifts)
     if axes is None:
-        return reshape(roll(reshape(x, (-1,)), by, [0] * len(by)), x.shape) if prod(x.shape) else x
+        return x if 0 in x.shape else reshape(roll(reshape(x, (-1,)), by, [0] * len(by)), x.shape)
     along = all_whole("roll: axes", axes)
     if len(by) != len(along):
         raise BadArgument(f"roll: {quantity(len(by), 'shift')} for {quantity(len(along), 'axis', 'axes')}")
     for shift, named in zip(by, along, strict=True):
         axis = axis_of("roll", x, named)
-        size = x.shape[axis]
+        size = number("roll", x.shape[axis])
         if size and shift % size:
             at = size - shift % size
             x = concat([narrow(x, axis, at, size - at), narrow(x, axis, 0, at)], axis)
@@ -183,7 +183,7 @@ def pixel_unshuffle(x: Value, factor: int) -> Value:
     return reshape(turned, (*batch, channels * r * r, rows // r, columns // r))
 
 
-def _image(operation: str, x: Value) -> Sequence[int]:
+def _image(operation: str, x: Value) -> Shape:
     check_value(operation, x)
     if x.rank < 3:
         raise BadArgument(f"{operation}: {x!r} has {quantity(x.rank, 'axis', 'axes')}; expected (…, C, H, W)")

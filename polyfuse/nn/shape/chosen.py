@@ -20,10 +20,10 @@ from polyfuse.nn.graph import INTEGERS, Operand, Value, apply, as_value, check_v
 from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.operations import Operation, initial
 from polyfuse.nn.shape.functional import narrow, pad
-from polyfuse.nn.sizes import Shape
+from polyfuse.nn.sizes import Shape, Size, numbers
 
 
-def _chosen(index: str, j: str, size: int, value: str, neutral: str) -> str:
+def _chosen(index: str, j: str, size: Size, value: str, neutral: str) -> str:
     """A value where an index is j, counted from either end; else a number that changes nothing."""
     return f"where({index} == {j}, {value}, where({index} == {j} - {size}, {value}, {neutral}))"
 
@@ -253,14 +253,12 @@ def scatter(x: Value, axis: int, index: Value, source: Operand) -> Value:
     _check_index("scatter", index)
     value = as_value(source, x.dtype)
     Scatter(along, "add").shape((x.shape, index.shape, value.shape))
-    widths = [
-        (0, 0 if d == along else size - used)
-        for d, (size, used) in enumerate(zip(x.shape, index.shape, strict=True))
-    ]
-    for axis_, size in enumerate(index.shape):
-        value = narrow(value, axis_, 0, size)
-    chosen = pad(index, widths, x.shape[along])  # a number that the axis does not have
-    places = apply(LastPlace(along, x.shape[along]), [chosen])
+    sizes, used = numbers("scatter", x.shape), numbers("scatter", index.shape)
+    widths = [(0, 0 if d == along else a - b) for d, (a, b) in enumerate(zip(sizes, used, strict=True))]
+    for each, size in enumerate(used):
+        value = narrow(value, each, 0, size)
+    chosen = pad(index, widths, sizes[along])  # a number that the axis does not have
+    places = apply(LastPlace(along, sizes[along]), [chosen])
     kept = gather(pad(value, widths), along, maximum(places, 0))
     return where(cast(less(places, 0), x.dtype), x, kept)
 

@@ -313,7 +313,7 @@ def pad(
 
 def _around(x: Value, axis: int, before: int, behind: int, mode: str) -> Value:
     """The axis with elements of its own before and behind it."""
-    size = x.shape[axis]
+    size = number("pad", x.shape[axis]) if before or behind else 0
     limits = {"reflect": size - 1, "replicate": None if size else 0, "circular": size}
     if mode not in limits:
         raise BadArgument(f"pad: mode is {mode!r}, expected 'constant', 'reflect', 'replicate' or 'circular'")

@@ -34,7 +34,7 @@ POINTWISE = [
     lambda x: x > 0, lambda x: torch.where(x < 1, x, -x), lambda x: torch.logical_and(x > 0, x < 2),
     torch.floor, torch.ceil, torch.round, torch.trunc, torch.tan, torch.asin, torch.acos, torch.atan, torch.sinh,
     torch.cosh, torch.asinh, torch.acosh, torch.atanh, lambda x: torch.fmod(x, 0.7), lambda x: torch.remainder(x, -0.7),
-    lambda x: torch.logical_xor(x > 0, x < 2), lambda x: torch.div(x, 0.5, rounding_mode="floor"),
+    lambda x: torch.logical_xor(x > 0, x < 2),
 ]  # fmt: skip
 
 LOSE_A_LIMIT = [
@@ -51,6 +51,10 @@ WHOLE = {
     "prod": (lambda x: (x.prod(1), x.prod()), [(2, 3)]),
     "truth": (lambda x: ((x > 0).any(1), (x > 0).all(), x.any()), [(3, 4)]),
     "var": (lambda x: (x.var(1), x.std(), x.var((0, 1), correction=0, keepdim=True)), [(3, 4)]),
+    "quotients": (
+        lambda x, y: tuple(torch.div(x, y, rounding_mode=mode) for mode in (None, "floor", "trunc")),
+        [(3, 4), (4,)],
+    ),
     "norms": (lambda x: (x.norm(), torch.linalg.vector_norm(x, 1, 1), x.logsumexp(1)), [(3, 4)]),
     "softmax": (lambda x: (x.softmax(1), x.log_softmax(0)), [(3, 4)]),
     "products": (

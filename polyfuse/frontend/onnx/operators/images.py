@@ -24,6 +24,7 @@ from polyfuse.frontend.onnx.operators.registry import (
 from polyfuse.nn.conv.places import max_pool_with_places
 from polyfuse.nn.graph import Value, pointwise
 from polyfuse.nn.interpolation import along, cubic, linear, matrix, nearest
+from polyfuse.nn.sizes import numbers
 
 Pairs = list[tuple[int, int]]
 
@@ -81,7 +82,8 @@ def conv(
     if rank not in CONVOLUTIONS:
         raise Unsupported(f"a convolution over {rank} axes; 1, 2 and 3 are computed")
     steps, apart = tuple(strides or (1,) * rank), tuple(dilations or (1,) * rank)
-    pairs = _padding(auto_pad, pads, image.shape[2:], _spans(weight.shape[2:], apart), steps)
+    window = numbers("Conv", weight.shape[2:])
+    pairs = _padding(auto_pad, pads, numbers("Conv", image.shape[2:]), _spans(window, apart), steps)
     bias = None if b is None else value_of(b, image.dtype)
     return CONVOLUTIONS[rank](image, weight, bias, steps, pairs, apart, group)
 
@@ -106,16 +108,17 @@ def conv_transpose(
     rank = weight.rank - 2
     steps, apart = tuple(strides or (1,) * rank), tuple(dilations or (1,) * rank)
     more = list(output_padding or (0,) * rank)
-    spans = _spans(weight.shape[2:], apart)
+    sizes, spans = (
+        numbers("ConvTranspose", image.shape[2:]),
+        _spans(numbers("ConvTranspose", weight.shape[2:]), apart),
+    )
     whole = [
         (size - 1) * step + extra + span
-        for size, step, extra, span in zip(image.shape[2:], steps, more, spans, strict=True)
+        for size, step, extra, span in zip(sizes, steps, more, spans, strict=True)
     ]
     pairs = _paired(pads, rank)
     if output_shape is not None or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        wanted = list(
-            output_shape or [size * step for size, step in zip(image.shape[2:], steps, strict=True)]
-        )
+        wanted = list(output_shape or [size * step for size, step in zip(sizes, steps, strict=True)])
         pairs = []
         for axis, (full, size) in enumerate(zip(whole, wanted[-rank:], strict=True)):
             more[axis] += max(0, size - full)
@@ -142,11 +145,12 @@ def _pooling(
     rank = x.rank - 2
     steps, apart = tuple(strides or (1,) * rank), tuple(dilations or (1,) * rank)
     spans = _spans(window, apart)
-    pairs = _padding(auto_pad, pads, x.shape[2:], spans, steps)
+    sizes = numbers("pooling", x.shape[2:])
+    pairs = _padding(auto_pad, pads, sizes, spans, steps)
     more = [0] * rank
     if ceil_mode:
         for axis, (size, span, step, (before, behind)) in enumerate(
-            zip(x.shape[2:], spans, steps, pairs, strict=True)
+            zip(sizes, spans, steps, pairs, strict=True)
         ):
             rest = (size + before + behind - span) % step
             last = (size + before + behind - span) // step + 1
@@ -173,7 +177,7 @@ def max_pool(
     longer = [(before, behind + extra) for (before, behind), extra in zip(pairs, more, strict=True)]
     if node.results == 1:
         return nn.max_pool(value, tuple(kernel_shape), steps, longer, apart)
-    if storage_order or value.shape[0] * value.shape[1] != 1:
+    if storage_order or value.shape[:2] != (1, 1):
         return nn.max_pool(value, tuple(kernel_shape), steps, longer, apart), Missing(
             "places count from the start of the whole tensor; they are computed for one channel of one example"
         )
@@ -265,7 +269,7 @@ def resize(
     """Interpolated to other sizes, axis by axis."""
     value = value_of(x)
     every = tuple(range(value.rank)) if axes is None else axes_within(axes, value.rank)
-    old = [value.shape[axis] for axis in every]
+    old = list(numbers("Resize", (value.shape[axis] for axis in every)))
     factors, wanted = _wanted(node, old, scales, sizes, keep_aspect_ratio_policy)
     rule = coordinate_transformation_mode
     if rule == "tf_crop_and_resize":

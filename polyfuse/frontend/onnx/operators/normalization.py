@@ -16,6 +16,7 @@ from polyfuse.frontend.onnx.operators.registry import (
 )
 from polyfuse.ir import DType
 from polyfuse.nn.graph import Value, pointwise
+from polyfuse.nn.sizes import Shape, number
 
 
 def _computed_in(x: Value) -> DType:
@@ -55,7 +56,7 @@ def instance_norm(_: Node, x: Operand, scale: Operand, shift: Operand, epsilon: 
     """Each channel of each example by its own statistics."""
     value = value_of(x)
     gamma, beta = value_of(scale, value.dtype), value_of(shift, value.dtype)
-    return nn.group_norm(value, value.shape[1], gamma, beta, epsilon)
+    return nn.group_norm(value, number("InstanceNormalization", value.shape[1]), gamma, beta, epsilon)
 
 
 @onnx_op("GroupNormalization")
@@ -72,7 +73,7 @@ def group_norm(
     value = value_of(x)
     gamma, beta = value_of(scale, value.dtype), value_of(shift, value.dtype)
     if node.opset < 21:
-        each = value.shape[1] // num_groups
+        each = number("GroupNormalization", value.shape[1]) // num_groups
         gamma, beta = (nn.repeat_interleave(one, each, 0) for one in (gamma, beta))
     return nn.group_norm(value, num_groups, gamma, beta, epsilon)
 
@@ -114,8 +115,8 @@ def rms_norm(
     return nn.rms_norm(value, shape, _full(value_of(scale, value.dtype), shape), epsilon)
 
 
-def _full(x: Value, shape: Sequence[int]) -> Value:
-    return x if x.shape == tuple(shape) else nn.expand(x, shape)
+def _full(x: Value, shape: Shape) -> Value:
+    return x if x.shape == shape else nn.expand(x, shape)
 
 
 @onnx_op("MeanVarianceNormalization")

@@ -9,6 +9,7 @@ import numpy as np
 from polyfuse import nn
 from polyfuse.frontend.onnx.operators.registry import ONNX, Node, Operand, Unsupported, value_of
 from polyfuse.nn.graph import Value
+from polyfuse.nn.sizes import number
 
 Run = Callable[..., tuple[Value, ...]]
 
@@ -53,7 +54,7 @@ def _importer(kind: str) -> Callable[..., tuple[Value, ...]]:
         value = value_of(x)
         value = nn.permute(value, (1, 0, 2)) if layout else value
         steps, batch, _ = value.shape
-        _check(kind, node, sequence_lens, steps, p, clip, input_forget)
+        _check(kind, node, sequence_lens, number(kind, steps), p, clip, input_forget)
         if kind == "GRU" and not linear_before_reset:
             raise Unsupported("multiplies by the reset gate before the product (linear_before_reset = 0)")
         ways = 2 if direction == "bidirectional" else 1

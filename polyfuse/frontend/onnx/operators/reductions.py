@@ -17,6 +17,7 @@ from polyfuse.frontend.onnx.operators.registry import (
     value_of,
 )
 from polyfuse.nn.graph import Value, pointwise
+from polyfuse.nn.sizes import number
 
 Reduction = Callable[[Value, tuple[int, ...], bool], Value]
 
@@ -62,7 +63,9 @@ def _place(function: Callable[[Value, int, bool], Value]) -> Callable[..., Value
         if not select_last_index:
             return function(value, axis, bool(keepdims))
         (along,) = axes_within((axis,), value.rank)
-        return value.shape[along] - 1 - function(nn.flip(value, along), along, bool(keepdims))
+        return (
+            number("ArgMax", value.shape[along]) - 1 - function(nn.flip(value, along), along, bool(keepdims))
+        )
 
     return place
 
@@ -87,8 +90,9 @@ def hardmax(_: Node, x: Operand, axis: int = -1) -> Value:
     """1 at the first of the largest values along an axis, else 0."""
     value = floating(x)
     (along,) = axes_within((axis,), value.rank)
-    shape = [size if d == along else 1 for d, size in enumerate(value.shape)]
-    places = nn.constant(np.arange(value.shape[along]).reshape(shape))
+    shape = [1] * value.rank
+    shape[along] = number("Hardmax", value.shape[along])
+    places = nn.constant(np.arange(shape[along]).reshape(shape))
     return nn.cast(nn.equal(nn.argmax(value, along, keepdims=True), places), value.dtype)
 
 

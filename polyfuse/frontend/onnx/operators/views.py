@@ -20,6 +20,7 @@ from polyfuse.frontend.onnx.operators.registry import (
     value_of,
 )
 from polyfuse.nn.graph import INTEGERS, Constant, Input, Value, element_type
+from polyfuse.nn.sizes import number, numbers
 
 
 @onnx_op("Shape")
@@ -27,8 +28,7 @@ def shape_of(_: Node, x: Operand, start: int = 0, end: int | None = None) -> Arr
     """The sizes, as numbers that are known."""
     if x is None:
         raise Unsupported("has no operand")
-    sizes = x.shape
-    return np.array(sizes[slice(start, end)], np.int64)
+    return np.array(numbers("Shape", x.shape[slice(start, end)]), np.int64)
 
 
 @onnx_op("Size")
@@ -36,7 +36,7 @@ def size_of(_: Node, x: Operand) -> Array:
     """The number of elements, which is known."""
     if x is None:
         raise Unsupported("has no operand")
-    return np.array(prod(x.shape), np.int64)
+    return np.array(prod(numbers("Size", x.shape)), np.int64)
 
 
 @onnx_op("Constant")
@@ -70,7 +70,7 @@ def eye_like(_: Node, x: Operand, dtype: str | None = None, k: int = 0) -> Array
     if x is None or len(x.shape) != 2:
         raise Unsupported("expects a matrix")
     own = x.dtype if isinstance(x, Value) else x.dtype.name
-    rows, columns = x.shape
+    rows, columns = numbers("EyeLike", x.shape)
     found: Array = np.eye(rows, columns, k).astype(dtype or own)
     return found
 
@@ -82,7 +82,9 @@ def reshape(node: Node, x: Operand, shape: Operand, allowzero: int = 0) -> Value
     if not allowzero:
         if any(size == 0 and axis >= value.rank for axis, size in enumerate(sizes)):
             raise Unsupported(f"keeps an axis that {value!r} does not have: {sizes}")
-        sizes = tuple(value.shape[axis] if size == 0 else size for axis, size in enumerate(sizes))
+        return nn.reshape(
+            value, [value.shape[axis] if size == 0 else size for axis, size in enumerate(sizes)]
+        )
     return nn.reshape(value, sizes)
 
 
@@ -93,7 +95,8 @@ def flatten(_: Node, x: Operand, axis: int = 1) -> Value:
     if not -value.rank <= axis <= value.rank:
         raise Unsupported(f"axis {axis} of an operand with {value.rank} axes")
     first = axis + value.rank if axis < 0 else axis
-    return nn.reshape(value, (prod(value.shape[:first]), prod(value.shape[first:])))
+    sizes = numbers("Flatten", value.shape)
+    return nn.reshape(value, (prod(sizes[:first]), prod(sizes[first:])))
 
 
 @onnx_op("Squeeze")
@@ -157,7 +160,7 @@ def split(
     if sizes is not None:
         return nn.split(value, node.integers(sizes, "sizes"), axis)
     (along,) = axes_within((axis,), value.rank)
-    return nn.split(value, max(1, -(-value.shape[along] // count)), along)
+    return nn.chunk(value, count, along)
 
 
 @onnx_op("Slice")
@@ -273,7 +276,7 @@ def trilu(node: Node, x: Operand, k: Operand = None, upper: int = 1) -> Value:
     """0 on one side of a diagonal."""
     value = value_of(x)
     diagonal = 0 if k is None else node.integers(k, "diagonal")[0]
-    rows, columns = value.shape[-2:]
+    rows, columns = numbers("Trilu", value.shape[-2:])
     kept = 1 - np.tri(rows, columns, diagonal - 1) if upper else np.tri(rows, columns, diagonal)
     return nn.where(nn.constant(kept.astype(value.dtype)), value, 0)
 
@@ -284,8 +287,8 @@ def reverse_sequence(
 ) -> Value:
     """The first elements of each sequence in the other order, as many as a known length says."""
     value, parts = value_of(x), []
-    for number, length in enumerate(node.integers(lengths, "sequence lengths")):
-        one = nn.narrow(value, batch_axis, number, 1)
+    for row, length in enumerate(node.integers(lengths, "sequence lengths")):
+        one = nn.narrow(value, batch_axis, row, 1)
         size = value.shape[time_axis]
         turned = nn.flip(nn.narrow(one, time_axis, 0, length), time_axis)
         rest = nn.narrow(one, time_axis, length, size - length)
@@ -299,7 +302,7 @@ def center_crop_pad(node: Node, x: Operand, shape: Operand, axes: Sequence[int] 
     value, sizes = value_of(x), node.integers(shape, "sizes")
     along = tuple(range(value.rank)) if axes is None else axes_within(axes, value.rank)
     for axis, wanted in zip(along, sizes, strict=True):
-        size = value.shape[axis]
+        size = number("CenterCropPad", value.shape[axis])
         if wanted <= size:
             value = nn.narrow(value, axis, (size - wanted) // 2, wanted)
         else:

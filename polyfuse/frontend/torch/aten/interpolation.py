@@ -11,6 +11,7 @@ from polyfuse import nn
 from polyfuse.frontend.importers import Unsupported, converted
 from polyfuse.frontend.torch.aten.registry import ATEN, Result, floating
 from polyfuse.nn.graph import Value
+from polyfuse.nn.sizes import numbers
 
 
 def _check_factors(result: Result, x: Any, scales: Sequence[Any]) -> None:
@@ -30,7 +31,7 @@ def _by_kernel(mode: Literal["linear", "cubic"]) -> Callable[..., Value]:
         value: Value = converted(x, floating(result))
         if not align_corners:
             _check_factors(result, value, scales)
-        found = nn.interpolate(value, result.shape[2:], mode, align_corners)
+        found = nn.interpolate(value, numbers("interpolate", result.shape[2:]), mode, align_corners)
         return found * 1.0 if found is x else found
 
     return interpolate
@@ -38,7 +39,7 @@ def _by_kernel(mode: Literal["linear", "cubic"]) -> Callable[..., Value]:
 
 def _nearest(result: Result, x: Any, size: Sequence[int] | None, *scales: Any) -> Value:
     _check_factors(result, x, scales)
-    return nn.interpolate(x, result.shape[2:], "nearest")
+    return nn.interpolate(x, numbers("interpolate", result.shape[2:]), "nearest")
 
 
 for _overload in ("default", "vec"):
