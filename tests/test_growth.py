@@ -10,6 +10,8 @@ from typing import Any
 import islpy as isl
 import numpy as np
 import pytest
+from llvmlite import ir
+from numba.core.registry import cpu_target
 
 import polyfuse as pf
 from papers.pytorch_18157_ensemble.networks import Ensemble
@@ -23,7 +25,8 @@ from polyfuse.ir import dependences as dependences_module
 from polyfuse.rewrite import Composed, compose_views
 from polyfuse.rewrite.views import compose as view_steps
 from polyfuse.rewrite.views import flow as view_flow
-from polyfuse.runtime.cpu.entry import _Entry
+from polyfuse.runtime.cpu.entry import _Entry, add_entry
+from polyfuse.runtime.interface import Interface
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.rewrites import detach_output as detaching
 from polyfuse.strategy.rewrites import fold_scales as folding
@@ -236,6 +239,19 @@ def test_an_entry_has_no_branch_for_each_pair_of_arrays(monkeypatch: pytest.Monk
         return branches["_need"]
 
     assert grows(ask) == 1
+
+
+def test_an_entry_is_as_long_as_its_arrays_are_many() -> None:
+    def ask(count: int) -> int:
+        weights, packed = (
+            tuple(Tensor(f"{name}{k}", (8, 8), "float32", role) for k in range(4 * count))
+            for name, role in (("w", "constant"), ("panels", "output"))
+        )
+        module = ir.Module()
+        add_entry(cpu_target.target_context, module, "entry", Interface((), packed, weights, (), ()), ())
+        return sum(len(block.instructions) for block in module.functions[0].blocks)
+
+    assert grows(ask) <= MANY / FEW
 
 
 def test_equal_parts_of_a_region_are_generated_and_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:

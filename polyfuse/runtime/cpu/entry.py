@@ -114,7 +114,7 @@ def add_entry(
     entry = _Entry(context, function, interface)
     entry.check_inputs()
     results = entry.results()
-    arena = entry.arena()
+    arena = entry.arena(results)
     failed = entry.launch(calls, timed)
     entry.answer(results, arena, failed)
 
@@ -196,8 +196,10 @@ class _Entry:
         builder.branch(found)
         builder.position_at_end(new)
         ours: list[Any] = []
+        failed = self.raised
         for position in range(len(tensors)):
-            ours.append(self._made(self.objects.called(self._held(Held.FIRST_RESULT + position)), ours))
+            ours.append(self._made(self.objects.called(self._held(Held.FIRST_RESULT + position)), failed))
+            failed = self._without(ours[-1], failed)
         ends.append((ours, builder.block))
         builder.branch(found)
         builder.position_at_end(found)
@@ -213,8 +215,11 @@ class _Entry:
         self._need(self._same(self.objects.length(self.out), LONG(count)))
         return [self.objects.item(self.out, position) for position in range(count)]
 
-    def arena(self) -> Any:
-        """An arena that no other call uses, with every temporary in its place; None if there are none."""
+    def arena(self, results: Sequence[Any]) -> Any:
+        """An arena that no other call uses, with every temporary in its place; None if there are none.
+
+        Where there is no memory for one, the results are let go.
+        """
         if not self.interface.temporaries:
             return None
         builder = self.builder
@@ -224,7 +229,8 @@ class _Entry:
         builder.cbranch(self._same(spare, POINTER(None)), none, found)
         builder.position_at_end(none)
         self.objects.call("PyErr_Clear")
-        new = self._made(self.objects.called(self._held(Held.NEW_ARENA)), [])
+        failed = reduce(lambda block, array: self._without(array, block), results, self.raised)
+        new = self._made(self.objects.called(self._held(Held.NEW_ARENA)), failed)
         last = builder.block
         builder.branch(found)
         builder.position_at_end(found)
@@ -330,7 +336,8 @@ class _Entry:
     def _need_apart(self, names: Sequence[str]) -> None:
         """Refuse arrays of which one has a byte in common with any other; one without elements has none.
 
-        In loops over all places: code for each pair is too much where 8 results lie beside 512 constants.
+        In loops over all places: code for each pair is too much where 8 results lie beside 512 constants, and a loop
+        for each name where 128 weights are packed.
         """
         if not names:
             return
@@ -338,22 +345,20 @@ class _Entry:
         with builder.goto_entry_block():
             begins, ends = (builder.alloca(ir.ArrayType(LONG, count)) for _ in range(2))
             meet = builder.alloca(LONG)
-        bounds = {name: self._bounds(place) for name, place in self.places.items()}
-        for position, own in enumerate(bounds.values()):
-            for table, bound in zip((begins, ends), own, strict=True):
+        for position, name in enumerate(dict.fromkeys((*names, *self.places))):
+            for table, bound in zip((begins, ends), self._bounds(self.places[name]), strict=True):
                 builder.store(bound, builder.gep(table, [LONG(0), LONG(position)]))
         builder.store(LONG(0), meet)
-        for name in names:
-            start, stop = bounds[name]
-            filled, own = builder.icmp_unsigned("!=", start, stop), LONG(list(bounds).index(name))
-            with cgutils.for_range(builder, LONG(count)) as loop:
-                begin, end = (builder.load(builder.gep(t, [LONG(0), loop.index])) for t in (begins, ends))
+        with cgutils.for_range(builder, LONG(len(names))) as own:
+            start, stop = (builder.load(builder.gep(t, [LONG(0), own.index])) for t in (begins, ends))
+            with cgutils.for_range(builder, LONG(count)) as other:
+                begin, end = (builder.load(builder.gep(t, [LONG(0), other.index])) for t in (begins, ends))
                 shared = [
-                    filled,
+                    builder.icmp_unsigned("!=", start, stop),
                     builder.icmp_unsigned("!=", begin, end),
                     builder.icmp_unsigned("<", begin, stop),
                     builder.icmp_unsigned("<", start, end),
-                    builder.icmp_unsigned("!=", loop.index, own),
+                    builder.icmp_unsigned("!=", own.index, other.index),
                 ]
                 found = builder.zext(reduce(builder.and_, shared), LONG)
                 builder.store(builder.or_(builder.load(meet), found), meet)
@@ -458,13 +463,20 @@ class _Entry:
         self.builder.cbranch(condition, following, self.refused)
         self.builder.position_at_end(following)
 
-    def _made(self, value: Any, before: Sequence[Any]) -> Any:
-        """A new object; where making it raised, those made before are let go and the exception goes on."""
-        with self.builder.if_then(self._same(value, POINTER(None)), likely=False):
-            for one in before:
-                self.objects.call("Py_DecRef", one)
-            self.builder.branch(self.raised)
+    def _made(self, value: Any, failed: ir.Block) -> Any:
+        """A new object; where making it raised, the block `failed` goes on with the exception."""
+        following = self.function.append_basic_block("made")
+        self.builder.cbranch(self._same(value, POINTER(None)), failed, following)
+        self.builder.position_at_end(following)
         return value
+
+    def _without(self, value: Any, failed: ir.Block) -> ir.Block:
+        """A block that lets an object go, and those made before it after that: one for each, however many follow."""
+        block = self.function.append_basic_block("without")
+        with self.builder.goto_block(block):
+            self.objects.call("Py_DecRef", value)
+            self.builder.branch(failed)
+        return block
 
     def _joined(self, ends: Sequence[tuple[Any, Any]]) -> Any:
         """The value that came with the block we came from."""

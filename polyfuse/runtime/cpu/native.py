@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import linecache
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -37,6 +38,9 @@ from polyfuse.runtime.store.files import source_file
 
 METH_FASTCALL = 0x80
 """CPython passes a function's arguments as a C array."""
+
+REPEATED = 4
+"""Launches of one kernel from which on LLVM copies it into no entry: 128 layers packed their weights by 128 copies."""
 
 
 @dataclass(frozen=True)
@@ -124,10 +128,15 @@ def machine_code(program: Program, phases: Phases, timed: bool = False) -> Machi
     library = _codegen().create_library(ENTRY)
     codes = {code.name: _lowered(code, library) for code in program.codes}
     module = library.create_ir_module(ENTRY)
+    launched = Counter[str]()
     for name, phase in phases.entries:
         calls = [Call(codes[launch.name][0], launch.tensors) for launch in phase.launches]
         add_entry(context, module, name, phase.interface, calls, timed and name == ENTRY)
+        launched.update(call.kernel.symbol for call in calls)
     library.add_ir_module(module)
+    for symbol, times in launched.items():
+        if times >= REPEATED:
+            library.get_function(symbol).add_function_attribute("noinline")
     # else LLVM keeps a copy for others to call beside the one in the entry
     for symbol in chain.from_iterable(functions for _, functions in codes.values()):
         library.get_function(symbol).linkage = "internal"
