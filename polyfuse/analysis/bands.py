@@ -55,7 +55,7 @@ class LoopFacts:
 def among(nest: Nest, tree: Tree) -> tuple[Pairs, ...]:
     """The dependences among the statements of a tree."""
     inside = set(statements(tree))
-    return tuple(p for p in nest.dependences().pairs if p.source in inside and p.sink in inside)
+    return nest.dependences().among(inside)
 
 
 def within(loop: Loop, pairs: tuple[Pairs, ...]) -> tuple[Pairs, ...]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import islpy as isl
 
-from polyfuse.ir.dependences import Pairs
+from polyfuse.ir.dependences import Dependences, Pairs
 from polyfuse.ir.tree import BULK, CLUSTER, SHARED, Leaf, Loop, Sequence, Tree, statements
 
 PARALLEL = (
@@ -48,6 +48,24 @@ def first_broken(tree: Tree, pairs: tuple[Pairs, ...], proven: Tree | None = Non
     `proven` is a tree that is known to be legal for the same pairs: what it shares with `tree` is skipped.
     """
     return next(broken(tree, proven, pairs), None)
+
+
+def unproven(dependences: Dependences, tree: Tree, proven: Tree | None) -> tuple[Pairs, ...]:
+    """The dependences that `tree` may break though `proven` keeps them all.
+
+    A; B; C  ->  A; B'; C      those with an end in B'
+
+    Between kernels that both trees have, in the same order, or inside one of them, both give the same instances the
+    same order.
+    """
+    if not (isinstance(tree, Sequence) and isinstance(proven, Sequence)):
+        return dependences.pairs
+    before = {id(child): place for place, child in enumerate(proven.children)}
+    kept = [before[id(child)] for child in tree.children if id(child) in before]
+    if kept != sorted(kept):
+        return dependences.pairs
+    changed = (child for child in tree.children if id(child) not in before)
+    return dependences.touching(name for child in changed for name in statements(child))
 
 
 def broken(tree: Tree, proven: Tree | None, pairs: tuple[Pairs, ...]) -> Iterator[Broken]:
@@ -156,7 +174,7 @@ def differing(pairs: isl.Map, source: isl.PwAff, sink: isl.PwAff) -> isl.Map:
 
 
 def _at_sequence(node: Sequence, proven: Tree | None, pairs: tuple[Pairs, ...]) -> Iterator[Broken]:
-    home = {name: position for position, child in enumerate(node.children) for name in statements(child)}
+    home = node.places
     before = {id(child): p for p, child in enumerate(proven.children)} if isinstance(proven, Sequence) else {}
     inside: dict[int, list[Pairs]] = {}
     for pair in pairs:
@@ -187,5 +205,4 @@ def _counterpart(child: Tree, proven: Tree | None, before: dict[int, int]) -> Tr
         return None
     if id(child) in before:
         return child
-    own = set(statements(child))
-    return next((other for other in proven.children if set(statements(other)) == own), None)
+    return next((other for other in proven.children if other.members == child.members), None)

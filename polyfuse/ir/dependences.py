@@ -178,6 +178,28 @@ class Dependences:
     def _by_sink(self) -> Mapping[str, tuple[Pairs, ...]]:
         return grouped((pair.sink, pair) for pair in self.pairs)
 
+    def among(self, statements: Collection[str]) -> tuple[Pairs, ...]:
+        """The pairs with both ends among some statements, in order."""
+        found = (place for name in statements for place in self._places.get(name, ()))
+        inside = frozenset(statements)
+        pairs = (self.pairs[place] for place in sorted({*found}))
+        return tuple(pair for pair in pairs if pair.source in inside and pair.sink in inside)
+
+    def touching(self, statements: Iterable[str]) -> tuple[Pairs, ...]:
+        """The pairs with an end among some statements, in order."""
+        found = {place for name in statements for place in self._places.get(name, ())}
+        return tuple(self.pairs[place] for place in sorted(found))
+
+    @cached_property
+    def _places(self) -> Mapping[str, list[int]]:
+        """For each statement the positions of its pairs."""
+        found: dict[str, list[int]] = {}
+        for place, pair in enumerate(self.pairs):
+            found.setdefault(pair.source, []).append(place)
+            if pair.sink != pair.source:
+                found.setdefault(pair.sink, []).append(place)
+        return found
+
     def __str__(self) -> str:
         lines = []
         for name, relation in self.kinds():

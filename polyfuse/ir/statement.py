@@ -6,7 +6,8 @@ statement ::= name[dims] : domain    target op body        op is "=", or a reduc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import islpy as isl
@@ -74,19 +75,20 @@ class Statement:
         """True if the target accumulates."""
         return self.op != "="
 
-    @property
+    @cached_property
     def accesses(self) -> tuple[Access, ...]:
         """The write and all reads; a reduction's access to its own target is listed once."""
         return (self.write, *self.reads)
 
-    @property
+    @cached_property
     def tensors(self) -> tuple[str, ...]:
         """The names of all tensors accessed, without repetition, the target first."""
         return tuple(dict.fromkeys(access.tensor for access in self.accesses))
 
     def __getstate__(self) -> dict[str, Any]:
         """SymPy's own pickle would re-evaluate the body, so it travels as JSON."""
-        return {**self.__dict__, "body": encode(self.body)}
+        own = {each.name: self.__dict__[each.name] for each in fields(self)}
+        return {**own, "body": encode(self.body)}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update({**state, "body": decode(state["body"])})

@@ -132,7 +132,7 @@ class Loop:
     math: Math = "ieee"
     slots: int = 0
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The statements below, in order."""
         return self.body.names
@@ -141,6 +141,11 @@ class Loop:
     def members(self) -> frozenset[str]:
         """The statements below, to look one up."""
         return self.body.members
+
+    @cached_property
+    def flat(self) -> bool:
+        """True if no sequence below is directly inside another."""
+        return is_flat(self.body)
 
     def date(self, statement: str) -> isl.PwAff:
         """The loop's value for each instance of a statement."""
@@ -169,6 +174,11 @@ class Sequence:
     grid: tuple[int, ...] = ()
 
     @cached_property
+    def places(self) -> dict[str, int]:
+        """The position of the child that holds each statement below."""
+        return {name: place for place, child in enumerate(self.children) for name in child.names}
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The statements below, in order."""
         return tuple(name for child in self.children for name in child.names)
@@ -177,6 +187,11 @@ class Sequence:
     def members(self) -> frozenset[str]:
         """The statements below, to look one up."""
         return frozenset(self.names)
+
+    @cached_property
+    def flat(self) -> bool:
+        """True if no sequence from here down is directly inside another."""
+        return all(is_flat(child) and not isinstance(child, Sequence) for child in self.children)
 
 
 Tree = Loop | Sequence | Leaf
@@ -225,11 +240,18 @@ def sequence(run: tuple[Tree, ...]) -> Tree:
     return flat[0] if len(flat) == 1 else Sequence(flat)
 
 
+def is_flat(tree: Tree) -> bool:
+    """True if no sequence is directly inside another; each node knows its own, found once."""
+    return isinstance(tree, Leaf) or tree.flat
+
+
 def walk(tree: Tree) -> Iterator[Tree]:
     """Every node, parents before children."""
-    yield tree
-    for child in children(tree):
-        yield from walk(child)
+    open_: list[Tree] = [tree]
+    while open_:
+        node = open_.pop()
+        yield node
+        open_.extend(reversed(children(node)))
 
 
 def loops(tree: Tree) -> Iterator[Loop]:
@@ -242,8 +264,9 @@ def path_to(tree: Tree, statement: str) -> tuple[Tree, ...]:
     if statement not in tree.members:
         raise KeyError(statement)
     path = [tree]
-    while not isinstance(path[-1], Leaf):
-        path.append(next(child for child in children(path[-1]) if statement in child.members))
+    while not isinstance(tree, Leaf):
+        tree = tree.body if isinstance(tree, Loop) else tree.children[tree.places[statement]]
+        path.append(tree)
     return tuple(path)
 
 

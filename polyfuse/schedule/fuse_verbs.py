@@ -16,6 +16,7 @@ from polyfuse.ir.tree import (
     Sequence,
     Tree,
     children,
+    is_flat,
     loops_around,
     path_to,
     replace_node,
@@ -68,7 +69,7 @@ def _only(loop: Loop, child: Tree) -> Loop:
 
 def _flattened(tree: Tree) -> Tree:
     """Sequences directly inside sequences merged into one."""
-    if isinstance(tree, Leaf):
+    if is_flat(tree):
         return tree
     below = tuple(_flattened(child) for child in children(tree))
     if isinstance(tree, Sequence) and any(isinstance(child, Sequence) for child in below):
@@ -190,8 +191,8 @@ def _apart_from(tree: Tree, taken: set[str]) -> Tree:
 
 def _meets(nest: Nest, shared: tuple[Loop, ...], own: Alignment, guest: Tree) -> bool:
     """True if every dependence between the two trees has distance 0 at every shared loop around both its ends."""
-    inside = set(statements(guest))
-    for pair in nest.dependences().pairs:
+    inside = guest.members
+    for pair in nest.dependences().touching(inside):
         at_home = {pair.source, pair.sink} - inside
         if len(at_home) != 1:
             continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Self
 
-from polyfuse.analysis.legality import Broken, first_broken
+from polyfuse.analysis.legality import Broken, first_broken, unproven
 from polyfuse.analysis.storage import unsafe_buffer
 from polyfuse.errors import IllegalSchedule
 from polyfuse.ir.given import nest_given
@@ -62,7 +62,8 @@ class Proven:
     def _proof(self, nest: Nest, tree: Tree, known: Tree | None) -> Broken | None:
         # Only `promote` and `pack` change the nest, and every dependence they add has the new copy at one end: what
         # the two trees have in common holds no such statement and stays proven. Padding adds instances of the reader.
-        return first_broken(tree, nest.dependences().pairs, known) or unsafe_buffer(nest, tree, known)
+        pairs = unproven(nest.dependences(), tree, known)
+        return first_broken(tree, pairs, known) or unsafe_buffer(nest, tree, known)
 
     def followed_by(self, steps: tuple[Step, ...], nest: Nest, tree: Tree) -> Self:
         """The schedule after steps that are proven: what they made of the nest and of the tree."""

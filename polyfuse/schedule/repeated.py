@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeVar
 
 from polyfuse.ir.form import Form, form_of, numbered, renamed_statement, renamed_tree
@@ -39,7 +40,7 @@ class Alike:
         form, own = form_of(nest, part), part.members
         numbers = {name: number for number, name in enumerate(form.names)}
         written = [each for each in parts(nest.order) if own & each.members]
-        pairs = (p for p in nest.dependences().pairs if p.source in own and p.sink in own)
+        pairs = nest.dependences().among(own)
         return Alike(
             form,
             tuple(form_of(nest, each) for each in written),
@@ -62,8 +63,13 @@ class Renaming:
         """
         if not self.names:
             return text
+        return self._either.sub(lambda found: self.names[found[1]], text)
+
+    @cached_property
+    def _either(self) -> re.Pattern[str]:
+        """Any of the old names, as a word or between underscores."""
         either = "|".join(map(re.escape, self.names))
-        return re.sub(rf"(?<![^\W_])({either})(?![^\W_])", lambda found: self.names[found[1]], text)
+        return re.compile(rf"(?<![^\W_])({either})(?![^\W_])")
 
     def step(self, step: Step) -> Step:
         """A verb with its arguments by the new names."""

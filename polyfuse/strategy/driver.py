@@ -16,6 +16,7 @@ from polyfuse.machine import Machine
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.claims import Claims
 from polyfuse.strategy.cost.roofline import microseconds
+from polyfuse.strategy.fusion.alignments import Searches
 from polyfuse.strategy.fusion.group_search import KeptApart
 from polyfuse.strategy.options import PlannerOptions
 from polyfuse.strategy.plan import Plan
@@ -35,6 +36,7 @@ class Start:
         claims: kernels that are decided before the search for groups; None if passes may still claim some.
         apart: groups of statements that no kernel holds.
         remarks: on what was done to the nest so far.
+        searches: what searches for groups have found so far, for this nest and others.
     """
 
     nest: Nest
@@ -45,6 +47,7 @@ class Start:
     claims: Claims | None = None
     apart: KeptApart = frozenset()
     remarks: tuple[Remark, ...] = ()
+    searches: Searches = field(default_factory=Searches, compare=False)
 
     @property
     def model_machine(self) -> Machine:

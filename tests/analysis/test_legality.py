@@ -1,4 +1,7 @@
-"""Each rule of a legal tree, on small trees by hand; and a proof that builds on an earlier one finds the same."""
+"""Each rule of a legal tree, on small trees by hand; a proof that builds on an earlier one finds the same.
+
+The proof of a step asks for the dependences that the step may break, and for no others.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import islpy as isl
 import pytest
 
 import polyfuse as pf
-from polyfuse.analysis.legality import broken, differing, first_broken
+from polyfuse.analysis.legality import broken, differing, first_broken, unproven
 from polyfuse.ir.bindings import Binding
 from polyfuse.ir.dependences import Pairs, split
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, sequence
@@ -179,3 +182,52 @@ def test_a_part_that_runs_after_its_sink_is_named_with_its_pairs() -> None:
     assert found.kind == "flow"
     assert found.why == "the part with A would run after the part with B"
     assert found.pairs.is_equal(isl.Map("{ A[i, j] -> B[i, j] : 1 <= i < 4 and 1 <= j < 4 }"))
+
+
+CHAIN = pf.Nest.of(
+    [
+        pf.Tensor("x", (8,), "float32", "input"),
+        *(pf.Tensor(name, (8,), "float32", "temporary") for name in ("a", "b")),
+        pf.Tensor("y", (8,), "float32", "output"),
+    ],
+    [
+        pf.statement("{ A[i] : 0 <= i < 8 }", "a[i] = 2 * x[i]"),
+        pf.statement("{ B[i] : 0 <= i < 8 }", "b[i] = 2 * a[i]"),
+        pf.statement("{ C[i] : 0 <= i < 8 }", "y[i] = 2 * b[i]"),
+    ],
+)
+"""A; B; C, each of which reads what the one before wrote."""
+
+
+def test_only_dependences_of_changed_kernels_are_asked_for() -> None:
+    order = CHAIN.order
+    assert isinstance(order, Sequence)
+    first, *others = order.children
+    assert isinstance(first, Loop)
+    changed = Sequence((replace(first, name="j"), *others))
+    pairs = unproven(CHAIN.dependences(), changed, order)
+    assert [(pair.source, pair.sink) for pair in pairs] == [("A", "B")]
+    assert not unproven(CHAIN.dependences(), order, order)
+
+
+def test_kernels_in_another_order_are_proven_again() -> None:
+    """Of all orders of three kernels that stay as they are, the proof accepts the one that is right."""
+    order = CHAIN.order
+    assert isinstance(order, Sequence)
+    accepted = []
+    for children in permutations(order.children):
+        tree = Sequence(children)
+        if first_broken(tree, unproven(CHAIN.dependences(), tree, order), order) is None:
+            accepted.append(tree.names)
+    assert accepted == [("A", "B", "C")]
+
+
+def test_a_changed_kernel_in_a_wrong_place_is_found() -> None:
+    order = CHAIN.order
+    assert isinstance(order, Sequence)
+    a, b, c = order.children
+    assert isinstance(b, Loop)
+    tree = Sequence((a, c, replace(b, name="j")))
+    found = first_broken(tree, unproven(CHAIN.dependences(), tree, order), order)
+    assert found is not None
+    assert found.why == "the part with B would run after the part with C"

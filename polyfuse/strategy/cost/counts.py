@@ -17,7 +17,7 @@ from polyfuse.analysis.legality import differing
 from polyfuse.ir import Access, Nest
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.scalar import operations
-from polyfuse.ir.tree import Loop, Tree, statements
+from polyfuse.ir.tree import Loop, Tree
 from polyfuse.sets import (
     IN,
     OUT,
@@ -240,10 +240,9 @@ class Counts:
         """True if no dependence among the statements below lies between two values of the loop."""
         return not any(self.carries(loop, pair) for pair in self.among(loop))
 
-    def among(self, tree: Tree) -> list[Pairs]:
+    def among(self, tree: Tree) -> tuple[Pairs, ...]:
         """The dependences among the statements of a tree."""
-        inside = set(statements(tree))
-        return [p for p in self.nest.dependences().pairs if p.source in inside and p.sink in inside]
+        return self.nest.dependences().among(tree.members)
 
     def carries(self, loop: Loop, pair: Pairs) -> bool:
         """True if a dependence lies between two values of a loop."""

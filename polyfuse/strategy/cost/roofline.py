@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 
 from polyfuse.analysis.banks import WARP
@@ -187,6 +187,22 @@ class Model:
             kernel = kernel_of(self.counts, part)
             self._known[id(part)] = part, kernel, best(kernel, self.machine, self.counts.total_bytes)
         return self._known[id(part)]
+
+
+@dataclass(frozen=True)
+class Models:
+    """The models that one plan has asked so far: searches for one nest on one machine ask the same one."""
+
+    made: list[Model] = field(default_factory=list)
+
+    def of(self, nest: Nest, machine: Machine, tiled: Alone | None = None) -> Model:
+        """The model of a nest on a machine, which is made where there is none yet; its counts are the nest's."""
+        counted = [model for model in self.made if model.counts.nest is nest]
+        found = next((model for model in counted if model.machine == machine), None)
+        if found is None:
+            found = Model(counted[0].counts if counted else Counts(nest), machine, tiled)
+            self.made.append(found)
+        return found
 
 
 def best(kernel: Kernel, machine: Machine, resident: int) -> KernelCost:

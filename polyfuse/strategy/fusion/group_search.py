@@ -15,11 +15,12 @@ import islpy as isl
 from polyfuse.analysis.once import once
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest, Violation
-from polyfuse.ir.tree import Leaf, Loop, Tree, parts, statements
+from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, parts, statements
 from polyfuse.schedule import Schedule
 from polyfuse.sets import IN, OUT
 from polyfuse.strategy.candidates import Choose, Wish, cheapest
 from polyfuse.strategy.cost.roofline import Model
+from polyfuse.strategy.fusion.alignments import Alignments
 from polyfuse.strategy.fusion.gemm_pairs import joined_in_steps, joined_in_tiles
 from polyfuse.strategy.plan import (
     Decision,
@@ -53,6 +54,19 @@ class Search:
     verdicts: dict[tuple[str, str], Decision]
     refused: KeptApart = frozenset()
     choose: Choose = cheapest
+    alignments: Alignments | None = None
+
+    def aligned(self, first: str, second: str, at: str) -> Schedule | Violation | None:
+        """Two kernels fused iteration by iteration; what forbids that; or None if their loops do not correspond."""
+
+        def make() -> Schedule | Violation | None:
+            return aligned(self.schedule, first, second, at)
+
+        return (
+            make()
+            if self.alignments is None
+            else self.alignments.fused(self.schedule, first, second, at, make)
+        )
 
     def with_verdict(self, decision: Decision, schedule: Schedule | None = None) -> Search:
         """The search after one more decision."""
@@ -67,7 +81,7 @@ def part_with(schedule: Schedule, statement: str) -> Tree:
 
 def part_of(tree: Tree, statement: str) -> Tree:
     """The part of a tree's outermost sequence that holds a statement."""
-    return next(part for part in parts(tree) if statement in statements(part))
+    return tree.children[tree.places[statement]] if isinstance(tree, Sequence) else tree
 
 
 def inits_of(nest: Nest) -> dict[str, str]:
@@ -114,16 +128,17 @@ def search(
     done: frozenset[str] = frozenset(),
     refused: KeptApart = frozenset(),
     choose: Choose = cheapest,
+    alignments: Alignments | None = None,
 ) -> tuple[Schedule, tuple[Decision, ...]]:
     """The schedule with its statements in groups, nothing tiled yet, and the decisions in a fixed order.
 
     Statements that are `done` have their kernels. What runs once for all calls stays among itself: in a kernel of the
-    calls it would run in each.
+    calls it would run in each. `alignments` are known from earlier searches for the same nest.
     """
     nest = start.nest
     early = early_statements(nest, start.tree)
     inits = {a: b for a, b in inits_of(nest).items() if done.isdisjoint((a, b))}
-    state = with_inits(Search(start, {}, refused, choose), model, inits)
+    state = with_inits(Search(start, {}, refused, choose, alignments), model, inits)
     if not fuse:
         return state.schedule, tuple(state.verdicts.values())
     pairs = [p for p in pairs_of(nest, inits) if done.isdisjoint(p) and len(early.intersection(p)) != 1]
@@ -179,8 +194,9 @@ def with_inits(state: Search, model: Model, inits: dict[str, str]) -> Search:
     """Each initial value in its reduction's kernel, before anything is weighed: apart they would never be wanted."""
     for init, reduction in inits.items():
         schedule = _results_outside(state.schedule, model, reduction)
+        outside = replace(state, schedule=schedule)
         for loop in _over_results(schedule, init, reduction)[: len(schedule.loops(init))][::-1]:
-            joined = aligned(schedule, reduction, init, loop.name)
+            joined = outside.aligned(reduction, init, loop.name)
             if isinstance(joined, Schedule):
                 sentence = f"{init} sets the first value of {reduction} and runs with it, at {loop.name}."
                 decision = Decision(init, reduction, True, loop.name, 0, 1, 0.0, 0.0, None, sentence)
@@ -247,7 +263,7 @@ def considered(state: Search, model: Model, producer: str, consumer: str, level:
     if first is second or level > min(len(loops), len(schedule.loops(consumer))):
         return state
     at = loops[level - 1].name
-    joined = aligned(schedule, producer, consumer, at)
+    joined = state.aligned(producer, consumer, at)
     if joined is None:
         return state
     pair = producer, consumer

@@ -37,10 +37,10 @@ def _apart(schedule: Schedule, part: Loop) -> Schedule:
 
 def _ordered(schedule: Schedule, names: tuple[str, ...]) -> tuple[str, ...] | None:
     """Statements, none before what it waits for, else as they are written; None if some wait in a circle."""
-    pairs = schedule.nest.dependences().pairs
-    before = {
-        name: [p.source for p in pairs if p.sink == name != p.source and p.source in names] for name in names
-    }
+    before: dict[str, list[str]] = {name: [] for name in names}
+    for pair in schedule.nest.dependences().among(names):
+        if pair.source != pair.sink:
+            before[pair.sink].append(pair.source)
     try:
         return tuple(TopologicalSorter(before).static_order())
     except CycleError:

@@ -35,7 +35,7 @@ def with_joined(
     more: list[Decision] = []
     for name in statements(schedule.tree):
         run = parts(schedule.tree)
-        position = next(p for p, part in enumerate(run) if name in statements(part))
+        position = next(p for p, part in enumerate(run) if name in part.members)
         if position == 0 or statements(run[position])[0] != name:
             continue
         first, second = run[position - 1], run[position]
@@ -64,8 +64,9 @@ def _joined(
     for part in (first, second):
         if model.kernel(part).band and not together & set(statements(part)):
             return None
-    inside = set(statements(first)), set(statements(second))
-    if not any(p.source in inside[0] and p.sink in inside[1] for p in schedule.nest.dependences().pairs):
+    inside = first.members, second.members
+    behind = (p.sink for name in inside[0] for p in schedule.nest.dependences().after(name))
+    if inside[1].isdisjoint(behind):
         return None
     nested = bool(together & inside[0])
     texts = _dates(first, 0, nested) | _dates(second, _next(first) if nested else 1, False)

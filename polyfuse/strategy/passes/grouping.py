@@ -20,7 +20,6 @@ from polyfuse.rewrite.index_set_splitting import pieces
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.claims import Claims
-from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.roofline import Model, microseconds
 from polyfuse.strategy.cpu import stencil as tiled
 from polyfuse.strategy.cpu.prefetch import PASS as PREFETCH
@@ -31,6 +30,7 @@ from polyfuse.strategy.cuda.gemm.launch_cost import tiled_alone
 from polyfuse.strategy.cuda.scalars import scalars_together
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.driver import Start
+from polyfuse.strategy.fusion.alignments import Alignments, Searches
 from polyfuse.strategy.fusion.gemm_pairs import alone_cost
 from polyfuse.strategy.fusion.group_search import KeptApart, early_statements, kept_apart, search, with_store
 from polyfuse.strategy.fusion.scc_order import in_waiting_order
@@ -65,7 +65,7 @@ def in_kernels(given: Start, claims: Claims, refused: KeptApart) -> tuple[Claims
     same = _with_stores(schedule, apart)
     if same is None:
         return _found(given, claims, refused)
-    return claims, _model(Counts(apart.nest), machine), (same, decisions, joined)
+    return claims, _model(given.searches, apart.nest, machine), (same, decisions, joined)
 
 
 def _with_stores(schedule: Schedule, apart: Summed) -> Schedule | None:
@@ -87,7 +87,8 @@ def _with_stores(schedule: Schedule, apart: Summed) -> Schedule | None:
 def _found(given: Start, claims: Claims, refused: KeptApart) -> tuple[Claims, Model, Grouped]:
     """As the search finds them; consumers of what several statements write run in pieces if that is cheaper."""
     machine, fuse = given.model_machine, given.fuse
-    model = _model(Counts(claims.nest), machine)
+    searches = given.searches
+    model = _model(searches, claims.nest, machine)
     start = _begun(claims.nest, machine, fuse)
     for pipeline in claims.tiled:
         assert isinstance(machine, CpuMachine), "pipelines in tiles are a CPU's"
@@ -101,11 +102,12 @@ def _found(given: Start, claims: Claims, refused: KeptApart) -> tuple[Claims, Mo
     for under, shape in claims.one_pass:
         start = dated(start, under, shape)
     choose = given.choose
-    whole = grouped(start, model, fuse, claims.statements, refused, choose)
+    known = searches.alignments(claims.nest)
+    whole = grouped(start, model, fuse, claims.statements, refused, choose, known)
     split = pieces(claims.nest) if fuse and not claims.statements and given.choose.asks(SPLIT) else None
     if split is None or not split.split:
         return claims, model, whole
-    other = _model(Counts(split.nest), machine)
+    other = _model(searches, split.nest, machine)
     parted = grouped(_begun(split.nest, machine, fuse), other, fuse, refused=refused, choose=choose)
     usual, apart = (
         sum(m.cost(part).total for part in parts(found[0].tree))
@@ -120,11 +122,10 @@ def _found(given: Start, claims: Claims, refused: KeptApart) -> tuple[Claims, Mo
     return replace(claims, nest=split.nest, remarks=(*claims.remarks, remark)), other, parted
 
 
-def _model(counts: Counts, machine: Machine) -> Model:
+def _model(searches: Searches, nest: Nest, machine: Machine) -> Model:
     """The costs of a nest's kernels, on a GPU with the tiles that a product gets if it is alone."""
-    if isinstance(machine, GpuMachine):
-        return Model(counts, machine, partial(tiled_alone, machine=machine))
-    return Model(counts, machine)
+    tiled = partial(tiled_alone, machine=machine) if isinstance(machine, GpuMachine) else None
+    return searches.models.of(nest, machine, tiled)
 
 
 def _begun(nest: Nest, machine: Machine, fuse: bool) -> Schedule:
@@ -140,6 +141,7 @@ def grouped(
     done: frozenset[str] = frozenset(),
     refused: KeptApart = frozenset(),
     choose: Choose = cheapest,
+    alignments: Alignments | None = None,
 ) -> Grouped:
     """Statements in kernels: (schedule, decisions, statements of serial kernels that were put together).
 
@@ -156,7 +158,9 @@ def grouped(
     reordered = separated(in_waiting_order(apart, open_), open_, 0)
     starts = [start]
     starts += [s for s in (apart, reordered) if len(parts(s.tree)) > len(parts(starts[-1].tree))]
-    found = [search(s, model, fuse, done, refused, choose) for s in (starts if fuse else starts[-1:])]
+    found = [
+        search(s, model, fuse, done, refused, choose, alignments) for s in (starts if fuse else starts[-1:])
+    ]
     schedule, decisions = min(
         found, key=lambda one: sum(alone_cost(one[0].nest, model, part).total for part in parts(one[0].tree))
     )

@@ -80,7 +80,7 @@ def in_shapes(
     doubts: list[Doubt] = []
     alike = choose.decides_alike and choose.asks(EQUAL_KERNELS)
     repeats = Repeats.of(schedule, counts, shapes) if alike else None
-    rarely = Model(counts, PlannerOptions(runs_once=True).on(machine), model.tiled)
+    rarely = given.searches.models.of(counts.nest, PlannerOptions(runs_once=True).on(machine), model.tiled)
     start = schedule
     schedule = behind.shaped.schedule if behind is not None else start
     early = early_statements(start.nest, start.tree) if machine.kind == "cpu" else frozenset[str]()

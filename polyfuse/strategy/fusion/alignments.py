@@ -1,0 +1,109 @@
+"""Remember how the search for groups has fused two kernels: searches for one nest try the same pairs again.
+
+    mac, relu at i  ->  for i: { mac; relu }, in mac's place
+
+A nest is searched once for each doubtful group, and again for a machine whose kernels share one region. What `fuse`
+makes of two kernels depends on these two alone (by identity: a tree is a value), and on what runs between them where
+that has to stay before the second, or behind the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Many
+from dataclasses import dataclass, field
+
+from polyfuse.ir import Nest, Violation
+from polyfuse.ir.tree import Sequence, Tree, parts, sequence
+from polyfuse.schedule import Schedule
+from polyfuse.schedule.step import Step
+from polyfuse.strategy.cost.roofline import Models
+
+Fused = Schedule | Violation | None
+
+Key = tuple[object, ...]
+"""The kernels by identity, then a statement of each and the innermost loop that they are to share."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was made of two kernels: one kernel and whether it is in the first one's place, a violation, or nothing.
+
+    These kernels are kept alive, since they are known by identity.
+    """
+
+    kernels: tuple[Tree, ...]
+    result: Tree | Violation | None
+    early: bool = False
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True)
+class Alignments:
+    """What was made of pairs of kernels of one nest."""
+
+    nest: Nest
+    found: dict[Key, Found] = field(default_factory=dict)
+
+    def fused(self, schedule: Schedule, first: str, second: str, at: str, make: Callable[[], Fused]) -> Fused:
+        """The schedule with two kernels fused as they were before, or else as `make` does it."""
+        run = parts(schedule.tree)
+        home = schedule.tree.places if isinstance(schedule.tree, Sequence) else {}
+        places = sorted(home.get(name, 0) for name in (first, second))
+        if schedule.nest is not self.nest or places[0] == places[1]:
+            return make()
+        one, *between, other = run[places[0] : places[1] + 1]
+        kernels = (one, *between, other) if self._held(between, one, other) else (one, other)
+        key = (*map(id, kernels), first, second, at)
+        if key not in self.found:
+            made = make()
+            self.found[key] = _found(schedule, made, places, kernels)
+            return made
+        known = self.found[key]
+        if known.result is None or isinstance(known.result, Violation):
+            return known.result
+        return schedule.followed_by(known.steps, schedule.nest, _placed(run, places, known))
+
+    def _held(self, between: Many[Tree], one: Tree, other: Tree) -> bool:
+        """True if the second kernel may not run before what is between the two, or the first one not behind it.
+
+        Parts of a reduction may go either way.
+        """
+        inside = frozenset[str]().union(*(part.members for part in between))
+        pairs = self.nest.dependences()
+        up = (p for name in other.members for p in pairs.before(name) if p.source in inside)
+        down = (p for name in one.members for p in pairs.after(name) if p.sink in inside)
+        return any(pair.kind != "reduction" and not pair.is_empty for pair in (*up, *down))
+
+
+@dataclass(frozen=True)
+class Searches:
+    """What the searches for one plan have asked: models of nests on machines, and how pairs of kernels were fused."""
+
+    models: Models = field(default_factory=Models)
+    made: list[Alignments] = field(default_factory=list)
+
+    def alignments(self, nest: Nest) -> Alignments:
+        """Those of a nest."""
+        found = next((each for each in self.made if each.nest is nest), None)
+        if found is None:
+            found = Alignments(nest)
+            self.made.append(found)
+        return found
+
+
+def _found(schedule: Schedule, made: Fused, places: list[int], kernels: tuple[Tree, ...]) -> Found:
+    if not isinstance(made, Schedule):
+        return Found(kernels, made)
+    run = parts(made.tree)
+    old = set(map(id, parts(schedule.tree)))
+    place = next(p for p, part in enumerate(run) if id(part) not in old)
+    return Found(kernels, run[place], place == places[0], made.steps[len(schedule.steps) :])
+
+
+def _placed(run: tuple[Tree, ...], places: list[int], known: Found) -> Tree:
+    """The kernels with one in place of two."""
+    assert isinstance(known.result, Tree)
+    rest = [part for place, part in enumerate(run) if place not in places]
+    rest.insert(places[0] if known.early else places[1] - 1, known.result)
+    return sequence(tuple(rest))

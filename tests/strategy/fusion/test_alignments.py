@@ -1,0 +1,66 @@
+"""Searches for one nest fuse a pair of kernels once, and find what a search by itself finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import nn
+from polyfuse.analysis.legality import first_broken
+from polyfuse.ir import Nest
+from polyfuse.ir.tree import parts
+from polyfuse.schedule import Schedule
+from polyfuse.strategy.cost.roofline import Models
+from polyfuse.strategy.fusion.alignments import Alignments, Searches
+from polyfuse.strategy.fusion.group_search import aligned, search
+
+
+def network() -> Nest:
+    """Two layers and a softmax, with sums, first values and pointwise statements."""
+    x = nn.input("x", (8, 16))
+    for k in range(2):
+        x = nn.relu(nn.linear(x, np.full((16, 16), k, np.float32), np.ones(16, np.float32)))
+    return nn.lower(nn.softmax(x))
+
+
+def test_a_second_search_fuses_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    nest, machine = network(), pf.Machine.preset("zen5")
+    model, alignments = Models().of(nest, machine), Alignments(nest)
+    alone = search(Schedule(nest), model, fuse=True)
+    first = search(Schedule(nest), model, fuse=True, alignments=alignments)
+    monkeypatch.setattr(Schedule, "fuse", lambda *_, **__: pytest.fail("asked again"))
+    again = search(Schedule(nest), model, fuse=True, alignments=alignments)
+    assert alone[1] == first[1] == again[1]
+    assert alone[0].trace() == first[0].trace() == again[0].trace()
+    assert str(alone[0]) == str(first[0]) == str(again[0])
+
+
+def test_where_two_kernels_are_fused_depends_on_what_runs_between_them() -> None:
+    """B; A; C  ->  B; { A; C }      A; B; C  ->  B; { A; C } as well, since C reads what B writes."""
+    nest = pf.Nest.of(
+        [
+            pf.Tensor("x", (8,), "float32", "input"),
+            *(pf.Tensor(name, (8,), "float32", "temporary") for name in ("a", "b")),
+            pf.Tensor("y", (8,), "float32", "output"),
+        ],
+        [
+            pf.statement("{ A[i] : 0 <= i < 8 }", "a[i] = 2 * x[i]"),
+            pf.statement("{ B[i] : 0 <= i < 8 }", "b[i] = 3 * x[i]"),
+            pf.statement("{ C[i] : 0 <= i < 8 }", "y[i] = a[i] + b[7 - i]"),
+        ],
+    )
+    alignments, written = Alignments(nest), Schedule(nest)
+    for schedule in (written.move("A", behind="B"), written):
+        fused = alignments.fused(schedule, "A", "C", "i", lambda s=schedule: aligned(s, "A", "C", "i"))
+        assert isinstance(fused, Schedule)
+        assert first_broken(fused.tree, nest.dependences().pairs) is None
+        assert [part.names for part in parts(fused.tree)] == [("B",), ("A", "C")]
+
+
+def test_a_nest_has_one_model_on_a_machine_and_its_counts_on_all() -> None:
+    nest, searches = network(), Searches()
+    one, other = (searches.models.of(nest, pf.Machine.preset(name)) for name in ("zen5", "h200"))
+    assert searches.models.of(nest, pf.Machine.preset("zen5")) is one is not other
+    assert one.counts is other.counts
+    assert searches.alignments(nest) is searches.alignments(nest) is not searches.alignments(network())
