@@ -57,6 +57,7 @@ _HOME = {
     "lower": "polyfuse.nn",
     "nest": "polyfuse.frontend",
     "statement": "polyfuse.ir",
+    "verdict": "polyfuse.verdict",
     "vjp": "polyfuse.rewrite.gradient",
 }
 _SUBMODULES = {"bilinear", "measure", "nn", "rewrite", "show"}
@@ -114,6 +115,7 @@ if TYPE_CHECKING:
     from polyfuse.schedule import Schedule as Schedule
     from polyfuse.strategy.cost.price import cost as cost
     from polyfuse.tune import Trials as Trials
+    from polyfuse.verdict import verdict as verdict
 
 
 def __getattr__(name: str) -> Any:

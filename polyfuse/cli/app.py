@@ -171,6 +171,52 @@ def draw(
     Terminal().text(f"wrote {out}")
 
 
+@app.command()
+def explore(
+    file: File,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output file.")] = Path("explorer.html"),
+    target: TargetOption = Target.auto,
+    machine: MachineOption = None,
+    device: DeviceOption = None,
+    batch: BatchOption = None,
+    features: FeaturesOption = None,
+    fuse: FuseOption = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Write the page's data instead, as JSON.")] = False,
+) -> None:
+    """Compile a nest or a model, and write the explorer: one HTML file that needs no server and no network."""
+    from polyfuse.cli.compiling import compiled
+    from polyfuse.terminal import writing
+
+    terminal = Terminal()
+    net = compiled(terminal, file, target, machine, device, batch, features, fuse)
+    with terminal.working("exploring the schedule"):
+        explorer = net.explore()
+    with writing(out):
+        out.write_text(explorer.json() if as_json else explorer.html(), encoding="utf-8")
+    terminal.text(f"wrote {out}")
+
+
+@app.command("serve")
+def serve_command(
+    file: File,
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Read requests from stdin, write answers to stdout; the one form there is.")
+    ] = True,
+    machine: MachineOption = None,
+    batch: BatchOption = None,
+    features: FeaturesOption = None,
+) -> None:
+    """Give verdicts on proposed steps of a schedule: one JSON request a line, one JSON answer a line."""
+    import sys
+
+    from polyfuse.cli.load import load_nest
+    from polyfuse.cli.serve import serve
+    from polyfuse.machine import Machine
+
+    nest = load_nest(file, batch, features)
+    serve(nest, Machine.preset(machine) if machine else Machine.detect(), sys.stdin, sys.stdout)
+
+
 @app.command("reduce")
 def reduce_command(
     file: File,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ from polyfuse.runtime.once_per_program import Kept, Runner, once_and_calls
 from polyfuse.runtime.profile import Profile, profile_of, restored
 from polyfuse.runtime.report import Report
 from polyfuse.schedule import Schedule
+from polyfuse.show.explorer import Explorer, KernelShown, explored
 from polyfuse.strategy.cost.counts import nominal_sizes
 from polyfuse.strategy.tuning_trials import Tuning
 
@@ -255,6 +257,50 @@ class Executable:
         ]
         target = f"{self.program.target} ({self._product.machine})"
         return profile_of(target, launches, found, calls, model, bound.sizes)
+
+    @proving("explore")
+    def explore(
+        self, path: str | Path | None = None, *, profile: Profile | None = None, next_steps: int = 12
+    ) -> Explorer:
+        """Return the explorer of this executable: statements, schedule tree, domains and source as one linked page.
+
+        In a notebook the value displays itself. The page is one file that needs no server and no network.
+
+        Args:
+            path: The file to write the page to.
+            profile: The kernels' measured times, from `profile`.
+            next_steps: The number of legal next steps to price at most; 0 looks for none.
+
+        Returns:
+            The explorer, with the page's data.
+
+        Raises:
+            BadArgument: if the file cannot be written, or the profile is of other kernels.
+        """
+        calls = [launch.name for launch in self.kernels if not launch.once]
+        if profile is not None and [kernel.kernel for kernel in profile.kernels] != calls:
+            raise BadArgument(
+                f"explore: the profile is of {', '.join(k.kernel for k in profile.kernels)}, and this executable "
+                f"has {', '.join(calls)}"
+            )
+        measured = iter(profile.kernels if profile is not None else ())
+        product, done = self._product, self.compiled
+        kernels = []
+        for launch, bound, price in zip(self.kernels, product.bounds, product.costs, strict=True):
+            found = None if launch.once or profile is None else next(measured).seconds
+            shown = KernelShown(
+                launch.name, launch.statements, launch.source, launch.once, bound, price.total, found
+            )
+            kernels.append(shown)
+        plan = done.plan
+        decisions, log = (plan.decisions, plan.log) if plan is not None else ((), ())
+        data = explored(
+            done.schedule, done.machine, kernels, self.program.header, decisions, log, next_steps
+        )
+        explorer = Explorer(data)
+        if path is not None:
+            explorer.save(path)
+        return explorer
 
     @contextmanager
     def _timed(

@@ -107,10 +107,19 @@ def read_steps(path: str | Path, nest: Nest) -> tuple[Step, ...]:
             f"{path} is a schedule of nest {found.get('nest')!r}; nest {nest.name!r} has no statement "
             f"{', '.join(absent)}"
         )
-    return tuple(_step(path, position, each) for position, each in enumerate(steps))
+    return tuple(read_step(f"{path}: step {position}", each) for position, each in enumerate(steps))
 
 
-def _step(path: str | Path, position: int, found: Any) -> Step:
+def read_step(where: str, found: Any) -> Step:
+    """Return a step from what JSON has of it.
+
+    Args:
+        where: How an error names the step.
+        found: The step: "verb", "args", "options".
+
+    Raises:
+        InvalidSchedule: if it is no step.
+    """
     try:
         verb, args, options = found["verb"], found["args"], found["options"]
         if verb not in (*VERBS, REWRITE):
@@ -118,7 +127,7 @@ def _step(path: str | Path, position: int, found: Any) -> Step:
         return Step(verb, tuple(map(_decoded, args)), tuple((n, _decoded(v)) for n, v in options.items()))
     except (KeyError, TypeError, AttributeError, InvalidSchedule) as error:
         why = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else error
-        raise InvalidSchedule(f"{path}: step {position} cannot be read: {why}") from error
+        raise InvalidSchedule(f"{where} cannot be read: {why}") from error
 
 
 def _decoded(value: Any) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from polyfuse.ir import Nest
@@ -13,30 +13,39 @@ from polyfuse.sets import expression_text
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a tree: `kind` is "loop", "statement" or "barrier", `place` what a loop is bound to."""
+    """One line of a tree: `kind` is "loop", "statement" or "barrier", `place` what a loop is bound to, `loop` the loop."""
 
     depth: int
     kind: str
     text: str
     detail: str = ""
     place: str | None = None
+    loop: Loop | None = None
 
 
-def rows(nest: Nest, tree: Tree, depth: int = 0) -> Iterator[Row]:
-    """A tree from the top down; a sequence is its children, with the barriers between them."""
+Below = Callable[[Nest, Tree, int], Iterable[Row]]
+"""What gives the rows of a part of a tree."""
+
+
+def rows(nest: Nest, tree: Tree, depth: int = 0, below: Below | None = None) -> Iterator[Row]:
+    """A tree from the top down; a sequence is its children, with the barriers between them.
+
+    `below` is asked for the rows of the parts, by one who keeps them from tree to tree.
+    """
+    below = below or rows
     match tree:
         case Leaf(name):
             yield Row(depth, "statement", name, body_text(nest.statement(name)))
         case Loop():
-            yield Row(depth, "loop", loop_label(tree), dates_label(tree), tree.bind)
-            yield from rows(nest, tree.body, depth + 1)
+            yield Row(depth, "loop", loop_label(tree), dates_label(tree), tree.bind, tree)
+            yield from below(nest, tree.body, depth + 1)
             if tree.barrier:
                 yield Row(depth + 1, "barrier", "barrier")
             if tree.slots:
                 yield Row(depth + 1, "barrier", f"handed over in {tree.slots} slots")
         case Sequence():
             for position, child in enumerate(tree.children):
-                yield from rows(nest, child, depth)
+                yield from below(nest, child, depth)
                 if position in tree.barriers:
                     yield Row(depth, "barrier", "barrier")
 

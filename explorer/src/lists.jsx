@@ -1,0 +1,129 @@
+import { scaleLinear } from "d3-scale";
+import { dark, light } from "./light.js";
+import { instance, seconds } from "./model.js";
+
+export function Kernels({ model }) {
+  const { kernels } = model.data;
+  const most = Math.max(...kernels.flatMap((k) => [k.bound, k.predicted, k.measured].map((v) => v ?? 0)), 1e-12);
+  const width = scaleLinear([0, most], [0, 100]);
+  if (!kernels.length) return <p>No kernel was emitted.</p>;
+  return (
+    <table class="kernels">
+      <thead>
+        <tr>
+          <th scope="col">kernel</th>
+          <th scope="col">bound, predicted, measured (seconds of a call, from 0)</th>
+        </tr>
+      </thead>
+      <tbody>
+        {kernels.map((kernel, n) => (
+          <tr key={n} onMouseEnter={() => light({ statements: kernel.statements })} onMouseLeave={dark}>
+            <th scope="row">
+              {kernel.name}
+              {kernel.once && " (once)"}
+            </th>
+            <td>
+              {["bound", "predicted", "measured"].map((what) => (
+                <div class="bar-row" key={what}>
+                  <span class="bar-name">{what}</span>
+                  <span class="bar-space">
+                    {kernel[what] != null && <span class={`bar ${what}`} style={{ width: `${width(kernel[what])}%` }} />}
+                  </span>
+                  <span class="bar-value">{kernel[what] == null && what === "measured" ? "not measured" : seconds(kernel[what])}</span>
+                </div>
+              ))}
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+export function Refused({ model, shown, show }) {
+  const { refused } = model.data;
+  if (!refused.length) return <p>No fusion was refused for a dependence.</p>;
+  return (
+    <ul class="refused-list">
+      {refused.map((each, n) => {
+        const drawn = each.source.window && each.sink.window;
+        return (
+          <li key={n}>
+            <button type="button" aria-pressed={shown === n} disabled={!drawn} onClick={() => show(n)}>
+              <b>{each.kind}</b> {each.source.statement === null ? "?" : instance(model, each.source.statement, each.source.point)} →{" "}
+              {each.sink.statement === null ? "?" : instance(model, each.sink.statement, each.sink.point)}
+            </button>
+            <p>{each.sentence}</p>
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    // a page that was opened as a file, or in a frame, may not use the clipboard itself
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
+}
+
+export function Next({ model, say }) {
+  const { next, machine } = model.data;
+  if (!next.length) return <p>No legal next step was found among those tried.</p>;
+  return (
+    <table class="next">
+      <caption>Legal steps behind the last one, with the seconds that the model predicts on {machine}. A click copies the Python line.</caption>
+      <tbody>
+        {next.map((one, n) => (
+          <tr key={n}>
+            <td>
+              <button type="button" onClick={async () => say((await copied(one.python)) ? `copied: ${one.python}` : `not copied; the line is ${one.python}`)}>
+                <code>{one.python}</code>
+              </button>
+            </td>
+            <td>{seconds(one.seconds)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+export function Remarks({ model, query }) {
+  const wanted = query.toLowerCase();
+  const found = model.data.remarks.filter((r) => !wanted || r.text.toLowerCase().includes(wanted));
+  return (
+    <ul class="remarks">
+      {found.map((remark, n) => (
+        <li key={n} onMouseEnter={() => light({ statements: remark.statements })} onMouseLeave={dark}>
+          <b class={remark.taken ? "taken" : "left"}>{remark.taken ? "taken" : "left"}</b> <i>{remark.pass}</i> {remark.text}
+        </li>
+      ))}
+      {found.length === 0 && <li>No remark has “{query}”.</li>}
+    </ul>
+  );
+}
+
+export function Steps({ model, step, go }) {
+  return (
+    <ol class="steps" start={0}>
+      {model.data.steps.map((one, n) => (
+        <li key={n}>
+          <button type="button" aria-current={n === step ? "step" : undefined} onClick={() => go(n)}>
+            <code>{one.text}</code>
+          </button>
+        </li>
+      ))}
+    </ol>
+  );
+}

@@ -1,0 +1,92 @@
+// What the views ask of the page's data: the tree after each step, points of windows, pairs of dependences.
+
+export const KINDS = ["flow", "anti", "output", "reduction"];
+
+export function model(data) {
+  const trees = [];
+  const tree = (step) => {
+    for (let k = trees.length; k <= step; k++) {
+      const [at, removed, rows] = data.steps[k].splice;
+      const before = k ? trees[k - 1] : [];
+      trees.push([...before.slice(0, at), ...rows, ...before.slice(at + removed)]);
+    }
+    return trees[step];
+  };
+  const places = new Map(data.statements.map((s, k) => [s.name, k]));
+  const kernelOf = new Map();
+  data.kernels.forEach((kernel, k) => kernel.statements.forEach((s) => kernelOf.set(s, k)));
+
+  // The tiles of a statement after a step: those of the last step that changed them.
+  const tiles = (step, statement) => {
+    for (let k = step; k >= 0; k--) {
+      const found = data.steps[k].tiles[statement];
+      if (found !== undefined) return found === null ? null : data.tiles[found];
+    }
+    return null;
+  };
+
+  // The points of a window in lexicographic order; a full box is not written point by point.
+  const known = new Map();
+  const points = (window) => {
+    if (!window) return [];
+    if (!known.has(window)) {
+      let found = window.points;
+      if (!found) {
+        found = [[]];
+        for (const [low, high] of window.box) {
+          found = found.flatMap((p) => Array.from({ length: high - low + 1 }, (_, v) => [...p, low + v]));
+        }
+      }
+      known.set(window, found);
+    }
+    return known.get(window);
+  };
+  const windowOf = (statement) => {
+    const at = data.statements[statement].window;
+    return at === null ? null : data.windows[at];
+  };
+  const pairs = (dependence) => {
+    const flat = data.pairs[dependence.pairs] ?? [];
+    const a = data.statements[dependence.source].dims.length;
+    const width = a + data.statements[dependence.sink].dims.length;
+    const found = [];
+    for (let k = 0; width && k + width <= flat.length; k += width) {
+      found.push([flat.slice(k, k + a), flat.slice(k + a, k + width)]);
+    }
+    return found;
+  };
+  return { data, tree, places, kernelOf, tiles, points, windowOf, pairs };
+}
+
+// Rows of a tree as the view draws them: each with its own depth and the statements below it.
+export function lines(model, rows) {
+  const found = rows.map((at) => {
+    const [depth, kind, text, detail, place, loop, trips] = model.data.rows[at];
+    return { at, depth, kind, text, detail, place, loop, trips, members: [] };
+  });
+  const open = [];
+  for (const line of found) {
+    while (open.length && open[open.length - 1].depth >= line.depth) open.pop();
+    if (line.kind === "statement") {
+      const place = model.places.get(line.text);
+      if (place !== undefined) {
+        line.members.push(place);
+        for (const loop of open) loop.members.push(place);
+      }
+    }
+    if (line.kind === "loop") open.push(line);
+  }
+  return found;
+}
+
+export function seconds(value) {
+  if (value === null || value === undefined) return "—";
+  for (const [unit, scale] of [["s", 1], ["ms", 1e-3], ["µs", 1e-6]]) {
+    if (value >= scale) return `${Number((value / scale).toPrecision(3))} ${unit}`;
+  }
+  return `${Number((value / 1e-9).toPrecision(3))} ns`;
+}
+
+export function instance(model, statement, point) {
+  return `${model.data.statements[statement].name}[${point.join(", ")}]`;
+}
