@@ -66,7 +66,7 @@ function Facet({ model, facet, step, at, move, say }) {
   return (
     <g
       transform={`translate(${left}, 0)`}
-      tabIndex={0}
+      tabindex={0}
       role="group"
       aria-label={`Instances of ${about.name}; arrow keys move between them`}
       onKeyDown={press}

@@ -1,0 +1,168 @@
+"""The page in headless Chromium: `make test-explorer` installs what this needs; elsewhere it is skipped."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.show.explorer.explored_nets import many_layers, two_layers
+
+api = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium")
+if CHROMIUM is None:
+    pytest.skip("there is no chromium", allow_module_level=True)
+
+AXE = Path(__file__).parents[3] / "explorer" / "node_modules" / "axe-core" / "axe.min.js"
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser: Any, tmp_path: Path) -> Iterator[Any]:
+    two_layers().save(tmp_path / "page.html")
+    yield from opened(browser, tmp_path / "page.html")
+
+
+def opened(browser: Any, path: Path) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1400, "height": 1000}, offline=True)
+    page, faults = context.new_page(), []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("request", lambda request: None if request.url.startswith("file:") else faults.append(request.url))
+    page.goto(path.as_uri())
+    page.wait_for_selector(".pane")
+    yield page
+    context.close()
+    assert faults == []
+
+
+def lit(page: Any, pane: str) -> list[str]:
+    found = page.locator(f".{pane} .lit").all_inner_texts()
+    return [text.strip() for text in found]
+
+
+def test_a_statement_lights_up_in_all_panes(page: Any) -> None:
+    page.hover(".statement-list .statement >> nth=1")
+    assert lit(page, "tree-pane") == ["mac0 y0[i, j] += x[i, k] * w0[k, j]"]
+    assert any("steps=64" in line for line in lit(page, "source-pane"))
+    assert page.locator(".facet.lit .facet-title").first.inner_html().startswith("mac0")
+    page.hover("h1")
+    assert lit(page, "tree-pane") == []
+
+
+def test_a_loop_lights_up_its_source(page: Any) -> None:
+    page.hover('.tree-pane [data-loop="j"][data-s="1"]')
+    assert any("for j in range(0, 4):" in line for line in lit(page, "source-pane"))
+    assert [text.split()[0] for text in lit(page, "statement-list")] == ["mac0"]
+
+
+def test_an_instance_says_its_name_and_lights_up_its_dependences(page: Any) -> None:
+    point = page.locator(".facet circle.point").first
+    point.hover()
+    name = point.get_attribute("data-point")
+    assert "[" in page.locator("#live").inner_text()
+    count = page.locator(f'.arrow.here[data-from="{name}"], .arrow.here[data-to="{name}"]').count()
+    assert count == page.locator(f'.arrow[data-from="{name}"], .arrow[data-to="{name}"]').count()
+
+
+def test_arrow_keys_move_between_instances(page: Any) -> None:
+    page.locator("g.facet").first.focus()
+    page.keyboard.press("ArrowRight")
+    first = page.locator("#live").inner_text()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#live").inner_text() not in ("", first)
+
+
+def test_steps_show_the_tree_before_after_and_their_difference(page: Any) -> None:
+    slider = page.locator('input[aria-label="Step"]')
+    assert page.locator(".stepper output").inner_text().startswith("28 of 28")
+    page.locator('button[aria-label="Step back"]').click()
+    assert page.locator(".stepper output").inner_text().startswith("27 of 28: s.promote(")
+    page.get_by_role("button", name="diff").click()
+    assert page.locator(".tree li.added").count() == page.locator(".tree li.removed").count() == 1
+    slider.focus()
+    page.keyboard.press("Home")
+    assert page.locator(".stepper output").inner_text() == "0 of 28: as written"
+    page.keyboard.press("Tab")
+    page.keyboard.press("]")
+    assert page.locator(".stepper output").inner_text().startswith("1 of 28: s.fuse(")
+
+
+def test_a_refused_fusion_is_an_arrow_between_two_instances(page: Any) -> None:
+    page.get_by_role("tab", name="Refused fusions (1)").click()
+    page.locator(".refused-list button").click()
+    assert page.locator("path.arrow.refused").count() == 1
+    assert page.locator(".witness text").all_text_contents() == ["relu0[0, 1]", "mac1[0, 0, 1]"]
+    assert "is refused: it would break the flow dependence" in page.locator("#sentence").inner_text()
+    page.get_by_role("button", name="back to dependences").click()
+    assert page.locator("path.arrow.refused").count() == 0
+
+
+def test_a_click_copies_a_next_step(page: Any) -> None:
+    page.get_by_role("tab", name="Next legal steps").click()
+    button = page.locator(".next button").first
+    line = button.inner_text()
+    button.click()
+    page.wait_for_function("document.getElementById('live').textContent.startsWith('copied: s = s.')")
+    page.locator("input[type=search]").focus()
+    page.keyboard.press("Control+V")
+    assert page.locator("input[type=search]").input_value() == line
+
+
+def test_search_filters_statements(page: Any) -> None:
+    page.keyboard.press("/")
+    page.keyboard.type("max(")
+    names = page.locator(".statement-list .statement b").all_inner_texts()
+    assert names == ["relu0", "relu1"]
+    page.keyboard.press("Enter")
+    assert page.locator('.statement[aria-pressed="true"] b').inner_text() == "relu0"
+
+
+def test_the_axes_are_chosen(page: Any) -> None:
+    page.locator("fieldset select").nth(0).select_option(label="j")
+    names = page.locator("g.facet").first.locator(".axis-name").all_text_contents()
+    assert names == ["j", "i"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is installed by npm")
+def test_it_is_accessible(page: Any, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.add_script_tag(path=AXE)
+    for tab in ("Kernels", "Next legal steps", "Refused fusions (1)", "Remarks", "Steps"):
+        page.get_by_role("tab", name=tab, exact=True).click()
+        found = page.evaluate("axe.run()")["violations"]
+        assert [(each["id"], each["nodes"][0]["html"]) for each in found] == []
+
+
+def test_hovering_takes_less_than_a_frame_with_500_statements(browser: Any, tmp_path: Path) -> None:
+    many_layers().save(tmp_path / "page.html")
+    for page in opened(browser, tmp_path / "page.html"):
+        page.wait_for_timeout(300)
+        times = page.evaluate(
+            """() => [...document.querySelectorAll(".statement-list .statement")].slice(0, 60).map((node) => {
+                const start = performance.now();
+                node.dispatchEvent(new MouseEvent('mouseenter'));
+                document.body.offsetHeight;
+                return performance.now() - start;
+            }).sort((a, b) => a - b)"""
+        )
+        assert page.locator(".statement-list .statement").count() >= 500
+        assert times[len(times) // 2] < 1000 / 60

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from polyfuse.strategy.cost.price import cost
+from tests.show.explorer.explored_nets import two_layers
+from tests.show.subjects import wavefronts
+
+import polyfuse as pf
+from polyfuse.machine import Machine
+from polyfuse.show.explorer import explored
+from polyfuse.show.explorer.source_lines import source_lines
+from polyfuse.show.explorer.trees import repeated
+from polyfuse.show.explorer.windows import POINTS, window
+from polyfuse.show.labels import rows
+
+
+def trees(data: dict[str, Any]) -> list[list[int]]:
+    """The rows of the tree after each step."""
+    found: list[list[int]] = []
+    tree: list[int] = []
+    for step in data["steps"]:
+        at, removed, put = step["splice"]
+        tree = [*tree[:at], *put, *tree[at + removed :]]
+        found.append(tree)
+    return found
+
+
+def test_the_data_is_json_and_names_only_what_there_is() -> None:
+    data = two_layers().data
+    assert json.loads(two_layers().json()) == json.loads(json.dumps(data))
+    count = len(data["statements"])
+    assert all(s["window"] is None or s["window"] < len(data["windows"]) for s in data["statements"])
+    assert all(d["source"] < count > d["sink"] and d["pairs"] < len(data["pairs"]) for d in data["dependences"])
+    assert [s["name"] for s in data["statements"]][:4] == ["zero0", "mac0", "bias0", "relu0"]
+    assert data["statements"][1]["accesses"][1] == {
+        "kind": "read",
+        "text": "x[i, k]",
+        "relation": "{ mac0[i, j, k] -> x[i, k] }",
+    }
+
+
+def test_the_trees_are_those_that_the_steps_made() -> None:
+    schedule = wavefronts()
+    data = explored(schedule, Machine.preset("zen5"), most_next=0)
+    shown = [[tuple(data["rows"][at][:4]) for at in tree] for tree in trees(data)]
+    made = [now for _, now in repeated(schedule)]
+    assert [step["text"] for step in data["steps"]] == ["as written", *(f"s.{s}" for s in schedule.steps)]
+    for lines, now in zip(shown, made, strict=True):
+        assert lines == [(r.depth, r.kind, r.text, r.detail) for r in rows(now.nest, now.tree)]
+    assert made[-1].tree == schedule.tree
+
+
+def test_loops_have_trip_counts() -> None:
+    data = two_layers().data
+    last = [data["rows"][at] for at in trees(data)[-1]]
+    assert last[0][5:] == ["i", 4]
+    assert [row[6] for row in last if row[2] == "for i_in"][0] == 8
+
+
+def test_pairs_are_dependences_inside_the_windows() -> None:
+    nest, data = wavefronts().nest, explored(wavefronts(), Machine.preset("zen5"), most_next=0)
+    flow = next(d for d in data["dependences"] if d["kind"] == "flow")
+    box = data["windows"][0]["box"]
+    relation = next(p.map for p in nest.dependences().pairs if p.kind == "flow")
+    flat = data["pairs"][flow["pairs"]]
+    ends = [tuple(flat[k : k + 4]) for k in range(0, len(flat), 4)]
+    assert ends
+    for t, i, u, j in ends:
+        assert all(low <= v <= high for v, (low, high) in zip((t, i, u, j), box * 2, strict=True))
+        assert (u - t, abs(j - i)) == (1, 1)
+    assert "S[t, i]" in str(relation)
+
+
+def test_each_point_of_a_window_has_its_tile() -> None:
+    data = explored(wavefronts(), Machine.preset("zen5"), most_next=0)
+    seen = data["windows"][data["statements"][0]["window"]]
+    tiles = data["tiles"][data["steps"][-1]["tiles"]["0"]]
+    (t0, t1), (i0, i1) = seen["box"]
+    points = seen["points"] or [[t, i] for t in range(t0, t1 + 1) for i in range(i0, i1 + 1)]
+    assert tiles["loops"] == ["t", "i"]
+    for (t, i), of in zip(points, tiles["of"], strict=True):
+        assert tiles["tiles"][of] == [t // 2, (t + i) // 4]
+
+
+def test_a_window_is_small_and_lies_across_a_border_of_tiles() -> None:
+    isl = pytest.importorskip("islpy")
+    found = window(isl.Set("{ S[i, j, k] : 0 <= i, j, k < 512 }"), [64, None, None])
+    assert len(found.points) <= POINTS
+    assert found.filled
+    assert found.box[0][0] < 64 <= found.box[0][1]
+    assert found.whole == ((0, 511),) * 3
+
+
+def test_a_thin_domain_has_a_window_with_points() -> None:
+    isl = pytest.importorskip("islpy")
+    found = window(isl.Set("{ S[i, j] : 0 <= i < 900 and j = 899 - i }"), [None, None])
+    assert found.points
+    assert not found.filled
+
+
+def test_lines_of_source_name_their_statements() -> None:
+    kernel = two_layers().data["kernels"][0]
+    names = [s["name"] for s in two_layers().data["statements"]]
+    of = {text.strip(): ([names[s] for s in found], loop) for text, found, loop in kernel["source"]}
+    assert of["for i in range(0, 4):"][1] == "i"
+    assert of["for j in range(0, 4):"] == (["mac0"], "j")
+    assert of["b=w, b_at=(0, 32 * j), b_step=0,"][0] == ["mac0"]
+    assert of["a=a, a_at=(0, 0), a_row=0, a_step=1,"][0] == ["mac1"]
+    assert of["y = on_stack((8, 128), np.float32)"][0] == []
+
+
+def test_a_line_runs_the_statement_with_most_of_its_arrays() -> None:
+    source = '''def f(x, y):
+    """
+    zero: y[i] = 0.0
+    mac: y[i] += x[i, k]
+    """
+    for i in range(0, 4):
+        y[i] = 0.0
+        for k in range(0, 4):
+            y[i] += x[i, k]
+'''
+    lines = source_lines(source, ("zero0", "mac0"))
+    assert [line.statements for line in lines[5:]] == [("zero0", "mac0"), ("zero0",), ("mac0",), ("mac0",)]
+
+
+def test_a_refused_fusion_has_two_instances_inside_their_windows() -> None:
+    (refused,) = two_layers().data["refused"]
+    assert refused["sentence"].startswith("fuse('relu0', 'mac1', at='j') is refused")
+    for end in (refused["source"], refused["sink"]):
+        box = end["window"]["box"]
+        assert all(low <= value <= high for value, (low, high) in zip(end["point"], box, strict=True))
+
+
+def test_kernels_have_bound_prediction_and_measurement() -> None:
+    for kernel in two_layers().data["kernels"]:
+        assert 0 < kernel["bound"] <= kernel["predicted"]
+        assert kernel["measured"] > 0
+
+
+def test_next_steps_are_priced_as_cost_does() -> None:
+    machine = Machine.preset("zen5")
+    s = pf.Schedule(wavefronts().nest)
+    data = explored(s, machine)
+    assert data["next"]
+    assert [one["seconds"] for one in data["next"]] == sorted(one["seconds"] for one in data["next"])
+    first = data["next"][0]
+    made = eval(first["python"].removeprefix("s = "), {"s": s})
+    assert cost(made, machine).seconds == first["seconds"]
