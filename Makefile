@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Where there is a GPU, the demo runs on it too.
 DEMO_EXTRAS := $(if $(shell command -v nvidia-smi 2>/dev/null),[cuda])
 
-.PHONY: demo test test-torch test-onnx lint types imports docs golden nightly fuzz bench bench-polybench bench-peers format clean
+.PHONY: demo test test-torch test-onnx explorer test-explorer lint types imports docs golden nightly fuzz bench bench-polybench bench-peers format clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/polyfuse demo
@@ -29,6 +29,15 @@ test-torch: $(VENV)/.installed-torch
 # ONNX's own tests of its operators, each compiled, but for those that tests/onnx/left_out.txt lists with the reason.
 test-onnx: $(VENV)/.installed-test
 	@$(PYTEST) tests/onnx/node_tests.py
+
+# The explorer's page in headless Chromium (Debian's package `chromium`), and axe-core's check of its accessibility. Without
+# chromium these tests are skipped.
+test-explorer: explorer $(VENV)/.installed-browser
+	@$(BIN)/python -m pytest tests/show/explorer
+
+# The bundle that is committed: polyfuse/show/explorer/app.js, from the sources in explorer/. It needs Node.js 20 and npm 11.
+explorer:
+	cd explorer && npm ci --no-audit --no-fund && npm run build
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
@@ -87,6 +96,11 @@ $(VENV)/.installed-test: pyproject.toml | $(BIN)/python
 	@echo "Installing polyfuse[cuda,dev] into $(VENV) (once; CUDA's compiler is about 220 MB)"
 	@$(PIP) --editable '.[cuda,dev]'
 	@touch $@ $(VENV)/.installed-demo
+
+$(VENV)/.installed-browser: pyproject.toml $(VENV)/.installed-test
+	@echo "Installing polyfuse[browser] into $(VENV) (once; 45 MB)"
+	@$(PIP) --editable '.[browser]'
+	@touch $@
 
 $(VENV)/.installed-torch: pyproject.toml $(VENV)/.installed-test
 	@echo "Installing polyfuse[torch] into $(VENV) (once; 0.7 GB, and more where only builds with CUDA are offered)"

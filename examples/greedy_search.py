@@ -1,8 +1,8 @@
 """A greedy search for a schedule that talks to polyfuse in JSON alone: `python examples/greedy_search.py`.
 
-It starts `polyfuse serve FILE --stdio`, sends the steps of the strategy's own schedule, asks for legal next steps, and keeps
-the one that the cost model expects to be fastest, as long as that helps. Steps are data, so that a searcher can be written
-in any language; each is proven, so that no searcher can make a wrong schedule.
+It starts `polyfuse serve FILE --stdio`, sends the steps of the strategy's own schedule, asks for legal next steps, and
+keeps the one that the cost model expects to be fastest, as long as that helps. Steps are data, so that a searcher can
+be written in any language; each is proven, so that no searcher can make a wrong schedule.
 """
 
 import json

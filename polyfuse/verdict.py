@@ -1,7 +1,7 @@
 """`pf.verdict`: what becomes of steps that somebody, or something, proposes for a nest. Data goes in, data comes out.
 
-    verdict(nest, [{"verb": "tile", "args": ["mac0"], "options": {"i": 8, "j": 32}}])
-        -> legal, or the number of the refused step with its two instances; the seconds that the model predicts
+verdict(nest, [{"verb": "tile", "args": ["mac0"], "options": {"i": 8, "j": 32}}])
+    -> legal, or the number of the refused step with its two instances; the seconds that the model predicts
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def verdict(
 
     Args:
         nest: The nest.
-        steps: Steps of a schedule, or dictionaries as a saved schedule has them: {"verb": "split", "args": ["mac0", "j",
-            32], "options": {}}. Arguments are checked against the verb's signature; no code is run.
+        steps: Steps of a schedule, or dictionaries as a saved schedule has them: {"verb": "split", "args": ["mac0",
+            "j", 32], "options": {}}. Arguments are checked against the verb's signature; no code is run.
         machine: The machine that prices it, or a preset's name; by default this computer's CPU.
         inputs: The arrays of a call. With them the schedule is compiled and measured.
 
@@ -177,6 +177,6 @@ def checked(where: str, given: Step | Mapping[str, Any]) -> Step:
 
 def _said(method: Any) -> str:
     """A verb's signature without `self`: "(statement: str, loop: str, size: int)"."""
-    known = signature(method)
+    known = signature(method, eval_str=True)
     own = [p for name, p in known.parameters.items() if name != "self"]
     return str(known.replace(parameters=own, return_annotation=known.empty))

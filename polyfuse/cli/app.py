@@ -200,7 +200,10 @@ def explore(
 def serve_command(
     file: File,
     stdio: Annotated[
-        bool, typer.Option("--stdio", help="Read requests from stdin, write answers to stdout; the one form there is.")
+        bool,
+        typer.Option(
+            "--stdio", help="Read requests from stdin, write answers to stdout; the one form there is."
+        ),
     ] = True,
     machine: MachineOption = None,
     batch: BatchOption = None,

@@ -1,7 +1,7 @@
 """`polyfuse serve FILE --stdio`: verdicts on proposed steps, one JSON request a line, one JSON answer a line.
 
     {"id": 1, "do": "verdict", "steps": [{"verb": "split", "args": ["mac0", "j", 32]}]}
-    {"id": 1, "legal": true, "refused": null, …, "predicted": 3.2e-05, "measured": null, "steps": ["split('mac0', 'j', 32)"]}
+    {"id": 1, "legal": true, "refused": null, …, "predicted": 3.2e-05, "steps": ["split('mac0', 'j', 32)"]}
 
 Requests hold data alone: names of verbs and their arguments. No code of a request is run. A request that cannot be
 answered gets {"error": {"type", "message"}}, and the next line is read.

@@ -294,9 +294,7 @@ class Executable:
             kernels.append(shown)
         plan = done.plan
         decisions, log = (plan.decisions, plan.log) if plan is not None else ((), ())
-        data = explored(
-            done.schedule, done.machine, kernels, self.program.header, decisions, log, next_steps
-        )
+        data = explored(done.schedule, done.machine, kernels, self.program.header, decisions, log, next_steps)
         explorer = Explorer(data)
         if path is not None:
             explorer.save(path)

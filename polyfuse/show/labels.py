@@ -13,7 +13,7 @@ from polyfuse.sets import expression_text
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a tree: `kind` is "loop", "statement" or "barrier", `place` what a loop is bound to, `loop` the loop."""
+    """One line of a tree: `kind` is "loop", "statement" or "barrier", `place` what the `loop` is bound to."""
 
     depth: int
     kind: str

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, zip_longest
+from itertools import chain, pairwise, zip_longest
 
 from polyfuse.errors import PolyfuseError
 from polyfuse.machine import GpuMachine, Machine
@@ -36,7 +36,9 @@ class NextStep:
     seconds: float
 
 
-def next_steps(schedule: Schedule, machine: Machine, most: int = 12, tried: int | None = None) -> tuple[NextStep, ...]:
+def next_steps(
+    schedule: Schedule, machine: Machine, most: int = 12, tried: int | None = None
+) -> tuple[NextStep, ...]:
     """Return legal steps that a schedule may take next, the fastest first.
 
     Args:
@@ -80,9 +82,7 @@ def _dearest_first(schedule: Schedule, machine: Machine) -> list[str]:
         prices: ScheduleCost = cost(schedule, machine)
     except PolyfuseError:
         return list(schedule.tree.names)
-    return [
-        name for kernel in sorted(prices.kernels, key=lambda k: -k.seconds) for name in kernel.statements
-    ]
+    return [name for kernel in sorted(prices.kernels, key=lambda k: -k.seconds) for name in kernel.statements]
 
 
 def _fusions(schedule: Schedule, name: str) -> Iterator[Step]:
@@ -102,7 +102,7 @@ def _of_loops(schedule: Schedule, name: str, machine: Machine) -> Iterator[Step]
     if free and not isinstance(machine, GpuMachine):
         yield Step("vectorize", (name, free[-1].name), ())
         yield Step("bind", (name,), ((free[0].name, "cores"),))
-    for outer, inner in zip(free, free[1:], strict=False):
+    for outer, inner in pairwise(free):
         yield Step("interchange", (name, outer.name, inner.name), ())
     for size in SIZES:
         for loop in reversed(free):

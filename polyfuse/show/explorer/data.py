@@ -1,7 +1,7 @@
 """What the explorer shows, as plain data: dictionaries, lists, texts and numbers, ready to be written as JSON.
 
-    data ::= { format, version, polyfuse, nest, machine, seconds, tensors, statements, windows, dependences, pairs, rows,
-               steps, tiles, kernels, header, remarks, refused, next }
+    data ::= { format, version, polyfuse, nest, machine, seconds, tensors, statements, windows, dependences, pairs,
+               rows, steps, tiles, kernels, header, remarks, refused, next }
 
 The guide's page on the explorer describes each field. What is repeated stands once, in `windows`, `pairs`, `rows` and
 `tiles`, and is named by its position there.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import metadata
 from typing import Any
 
@@ -102,7 +103,7 @@ def explored(
     nest, sizes = schedule.nest, nominal_sizes(schedule.nest)
     places = {s.name: position for position, s in enumerate(nest.statements)}
     seen, shown = _Once(), _windows(schedule, sizes)
-    windows = {name: seen.put(one, lambda one=one: _window(one)) for name, one in shown.items()}
+    windows = {name: seen.put(one, partial(_window, one)) for name, one in shown.items()}
     dependences, pairs = _dependences(nest, shown, places, sizes)
     rows, tiles = Rows(), _Once()
     steps = _steps(schedule, rows, tiles, shown, places, sizes)
@@ -260,9 +261,7 @@ def _steps(
     return found
 
 
-def _tiles(
-    now: Schedule, name: str, seen: Window, tiles: _Once, sizes: Mapping[str, int]
-) -> int | None:
+def _tiles(now: Schedule, name: str, seen: Window, tiles: _Once, sizes: Mapping[str, int]) -> int | None:
     loops = tile_loops(loops_around(now.tree, name), None)
     domain = _domain(now.nest, name, sizes)
     if not loops:
@@ -316,7 +315,7 @@ def refusal(violation: Violation, sentence: str, nest: Nest, places: Mapping[str
         nest: The nest.
         places: The position of each statement.
     """
-    ends = {}
+    ends: dict[str, dict[str, Any]] = {}
     for side, instance in (("source", violation.source), ("sink", violation.sink)):
         ends[side] = {"statement": places.get(instance.statement), "point": list(instance.point)}
         if instance.statement in places and point_of(nest.domains[instance.statement]) is not None:

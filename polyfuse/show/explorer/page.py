@@ -68,9 +68,12 @@ class Explorer:
 
     def __repr__(self) -> str:
         count, steps = len(self.data["statements"]), len(self.data["steps"]) - 1
-        return f"<Explorer of {self.data['nest']['name']}: {count} statements, {steps} steps; .save(path) writes the page>"
+        name = self.data["nest"]["name"]
+        return f"<Explorer of {name}: {count} statements, {steps} steps; .save(path) writes the page>"
 
     def _repr_html_(self) -> str:
         """In a notebook, the page in a frame of its own."""
         style = f"width: 100%; height: {HEIGHT}px; border: 0"
-        return f'<iframe title="polyfuse explorer" srcdoc="{html.escape(self.html())}" style="{style}"></iframe>'
+        return (
+            f'<iframe title="polyfuse explorer" srcdoc="{html.escape(self.html())}" style="{style}"></iframe>'
+        )

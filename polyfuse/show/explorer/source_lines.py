@@ -1,6 +1,6 @@
 """The statements and loops of each line of a kernel's source, found by the names in it.
 
-A kernel's docstring has one line for each of its statements, in the kernel's names: "mac: y[i, j] += x[i, k] * w[k, j]".
+A kernel's docstring has one line for each of its statements, in its names: "mac: y[i, j] += x[i, k] * w[k, j]".
 A line of source runs the statements whose arrays it names, all of them; of two statements of which one's arrays are
 among the other's, it runs the other. An array that has no memory in the kernel, only a variable, is not asked for.
 """

@@ -1,6 +1,6 @@
 """The trees that the steps of a schedule made, one after the other, as rows and what changed of them.
 
-    s = s.split('mac0', 'j', 32)      rows 5 … 9 of the tree before are now: for j, for j_in, mac0
+s = s.split('mac0', 'j', 32)      rows 5 … 9 of the tree before are now: for j, for j_in, mac0
 """
 
 from __future__ import annotations

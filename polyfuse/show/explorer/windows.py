@@ -25,7 +25,7 @@ LINE = 40
 """The most values of a window with one dimension."""
 
 CANDIDATES = 20_000
-"""The most pairs of points among which those of a dependence are looked for; windows are halved until so few are left."""
+"""The most pairs of points among which a dependence is looked for; windows are halved until so few are left."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,9 @@ def window(domain: isl.Set, periods: Sequence[int | None], around: Sequence[int]
         start = max(low, min(start, high - width + 1))
         box.append((start, start + width - 1))
     found = tuple(points(within_box(domain, tuple(box))))
-    if not found and around is None:  # a domain that is thin in its box: the window goes around one of its points
+    if (
+        not found and around is None
+    ):  # a domain that is thin in its box: the window goes around one of its points
         sample = domain.sample_point()
         return window(
             domain, periods, [int(sample.get_coordinate_val(SET, d).to_python()) for d in range(len(box))]
@@ -112,7 +114,9 @@ def pairs_inside(
     """Return the pairs of instances of a dependence inside two windows; one that two others imply is left out."""
     relation = fix_params(pairs.map.wrap(), dict(sizes)).unwrap()
     while True:
-        inside = relation.intersect_domain(within_box(isl.Set.universe(relation.domain().get_space()), source))
+        inside = relation.intersect_domain(
+            within_box(isl.Set.universe(relation.domain().get_space()), source)
+        )
         inside = inside.intersect_range(within_box(isl.Set.universe(relation.range().get_space()), sink))
         if bounding_count(inside.wrap().flatten(), {}) <= CANDIDATES:
             break
@@ -128,7 +132,7 @@ def _halved(box: Box) -> Box:
 
 
 def periods(loops: Sequence[Loop], statement: str, dims: int) -> list[int | None]:
-    """Return for each dimension the greatest number of its values that one iteration of the loops holds: floor(i/32) 32.
+    """Return for each dimension the most of its values that one iteration of the loops holds: for floor(i/32) 32.
 
     Args:
         loops: The loops over tiles.

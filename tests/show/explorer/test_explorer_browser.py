@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.show.explorer.explored_nets import many_layers, two_layers
 
 api = pytest.importorskip("playwright.sync_api")
@@ -45,7 +46,9 @@ def opened(browser: Any, path: Path) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": 1400, "height": 1000}, offline=True)
     page, faults = context.new_page(), []
     page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("request", lambda request: None if request.url.startswith("file:") else faults.append(request.url))
+    page.on(
+        "request", lambda request: None if request.url.startswith("file:") else faults.append(request.url)
+    )
     page.goto(path.as_uri())
     page.wait_for_selector(".pane")
     yield page

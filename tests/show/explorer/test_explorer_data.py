@@ -4,9 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from polyfuse.strategy.cost.price import cost
-from tests.show.explorer.explored_nets import two_layers
-from tests.show.subjects import wavefronts
 
 import polyfuse as pf
 from polyfuse.machine import Machine
@@ -15,6 +12,9 @@ from polyfuse.show.explorer.source_lines import source_lines
 from polyfuse.show.explorer.trees import repeated
 from polyfuse.show.explorer.windows import POINTS, window
 from polyfuse.show.labels import rows
+from polyfuse.strategy.cost.price import cost
+from tests.show.explorer.explored_nets import two_layers
+from tests.show.subjects import wavefronts
 
 
 def trees(data: dict[str, Any]) -> list[list[int]]:
@@ -33,7 +33,9 @@ def test_the_data_is_json_and_names_only_what_there_is() -> None:
     assert json.loads(two_layers().json()) == json.loads(json.dumps(data))
     count = len(data["statements"])
     assert all(s["window"] is None or s["window"] < len(data["windows"]) for s in data["statements"])
-    assert all(d["source"] < count > d["sink"] and d["pairs"] < len(data["pairs"]) for d in data["dependences"])
+    assert all(
+        d["source"] < count > d["sink"] and d["pairs"] < len(data["pairs"]) for d in data["dependences"]
+    )
     assert [s["name"] for s in data["statements"]][:4] == ["zero0", "mac0", "bias0", "relu0"]
     assert data["statements"][1]["accesses"][1] == {
         "kind": "read",
@@ -57,7 +59,7 @@ def test_loops_have_trip_counts() -> None:
     data = two_layers().data
     last = [data["rows"][at] for at in trees(data)[-1]]
     assert last[0][5:] == ["i", 4]
-    assert [row[6] for row in last if row[2] == "for i_in"][0] == 8
+    assert next(row[6] for row in last if row[2] == "for i_in") == 8
 
 
 def test_pairs_are_dependences_inside_the_windows() -> None:

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.show.explorer.explored_nets import many_layers, two_layers
 
 import polyfuse as pf
 from polyfuse.show.explorer import Explorer
+from tests.show.explorer.explored_nets import many_layers, two_layers
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "explorer"
@@ -70,7 +70,9 @@ def test_a_page_of_500_statements_is_small() -> None:
 def test_it_is_written_to_a_file_and_shown_in_a_notebook(tmp_path: Path) -> None:
     two_layers().save(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == two_layers().html()
-    assert two_layers()._repr_html_().startswith('<iframe title="polyfuse explorer" srcdoc="&lt;!DOCTYPE html')
+    assert (
+        two_layers()._repr_html_().startswith('<iframe title="polyfuse explorer" srcdoc="&lt;!DOCTYPE html')
+    )
     assert repr(two_layers()).startswith("<Explorer of sequential: 8 statements, 28 steps")
     with pytest.raises(pf.BadArgument, match="cannot write"):
         two_layers().save(tmp_path / "none" / "page.html")

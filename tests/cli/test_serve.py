@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import io
+import json
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import polyfuse as pf
+from polyfuse.cli.app import app
+from polyfuse.cli.serve import answer, serve
+from polyfuse.machine import Machine
+from polyfuse.schedule.files import to_json
+from tests.show.subjects import dense, wavefronts
+
+ZEN5 = Machine.preset("zen5")
+
+
+def answers(nest: pf.Nest, *requests: object) -> list[dict[str, Any]]:
+    lines = [one if isinstance(one, str) else json.dumps(one) for one in requests]
+    out = io.StringIO()
+    serve(nest, ZEN5, [f"{line}\n" for line in lines], out)
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def test_each_request_gets_one_line_with_its_id() -> None:
+    split = {"verb": "split", "args": ["mac0", "j", 3]}
+    first, second = answers(
+        dense(), {"id": 7, "do": "verdict", "steps": [split]}, "", {"id": "b", "steps": []}
+    )
+    assert (first["id"], first["legal"], second["id"]) == (7, True, "b")
+    assert first == {"id": 7, **pf.verdict(dense(), [split], machine=ZEN5).data()}
+
+
+def test_a_refusal_is_an_answer() -> None:
+    (found,) = answers(wavefronts().nest, {"steps": [{"verb": "interchange", "args": ["S", "t", "i"]}]})
+    assert found["legal"] is False
+    assert len(found["instances"]) == 2
+
+
+def test_next_steps_can_be_sent_back() -> None:
+    nest = dense()
+    (found,) = answers(nest, {"do": "next", "most": 3})
+    steps = [{k: one[k] for k in ("verb", "args", "options")} for one in found["next"]]
+    assert 0 < len(steps) <= 3
+    for one, step in zip(found["next"], steps, strict=True):
+        (after,) = answers(nest, {"steps": [step]})
+        assert after["predicted"] == one["seconds"]
+
+
+def test_the_nest_and_the_explorer_are_data() -> None:
+    nest, explorer = answers(dense(), {"do": "nest"}, {"do": "explore"})
+    assert nest["statements"][0] == "zero0"
+    assert "split" in nest["verbs"]
+    assert explorer["explorer"]["format"] == "polyfuse explorer"
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind", "why"),
+    [
+        ("{", "BadArgument", "a request is one line of JSON"),
+        ("[" * 100_000, "BadArgument", "a request is one line of JSON"),
+        ([1], "BadArgument", "a request is an object, not list"),
+        ({"do": "exec"}, "BadArgument", "do: 'exec'; expected one of nest, verdict, next, explore"),
+        ({"do": ["nest"]}, "BadArgument", "expected one of"),
+        ({"code": "1"}, "BadArgument", "unknown field 'code'"),
+        ({"steps": "split"}, "BadArgument", "expected a list"),
+        ({"do": "next", "most": 0}, "BadArgument", "expected a number from 1 to 100"),
+        ({"steps": [{"verb": "given"}]}, "InvalidSchedule", "there is no verb 'given'"),
+        (
+            {"steps": [{"verb": "rewrite", "args": ["os.system", "true"]}]},
+            "InvalidSchedule",
+            "unknown rewrite",
+        ),
+    ],
+)
+def test_what_cannot_be_answered_is_an_error_as_json(request_: object, kind: str, why: str) -> None:
+    found, after = answers(dense(), request_, {"do": "nest"})
+    assert found["error"]["type"] == kind
+    assert why in found["error"]["message"]
+    assert "nest" in after
+
+
+def test_the_command_reads_stdin_and_writes_stdout(tmp_path: Path) -> None:
+    file = tmp_path / "net.py"
+    file.write_text("from polyfuse import nn\nmodel, batch = nn.Linear(8, 6), 4\n", encoding="utf-8")
+    command = ["serve", str(file), "--stdio", "--machine", "zen5"]
+    found = CliRunner().invoke(app, command, input='{"do": "nest"}\n')
+    assert found.exit_code == 0
+    assert json.loads(found.stdout)["statements"] == ["zero0", "mac0", "bias0"]
+
+
+def test_explore_writes_the_page_and_its_data(tmp_path: Path) -> None:
+    file, page, data = tmp_path / "net.py", tmp_path / "net.html", tmp_path / "net.json"
+    file.write_text("from polyfuse import nn\nmodel, batch = nn.Linear(8, 6), 4\n", encoding="utf-8")
+    for out, more in ((page, ()), (data, ("--json",))):
+        options = ["--out", str(out), "--target", "cpu", "--machine", "zen5"]
+        found = CliRunner().invoke(app, ["explore", str(file), *options, *more])
+        assert found.exit_code == 0, found.output
+        assert f"wrote {out}" in found.output.replace("\n", "")
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert json.loads(data.read_text(encoding="utf-8"))["format"] == "polyfuse explorer"
+
+
+def test_the_greedy_searcher_finds_a_schedule_that_is_predicted_to_be_faster() -> None:
+    example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "greedy_search.py"))
+    nest = pf.lower(example["model"], batch=example["batch"])
+    plan = pf.compile(nest, target="cpu", machine="zen5").schedule
+    steps = json.loads(to_json(plan.given, plan.steps))["steps"]
+    server = SimpleNamespace(ask=lambda **request: answer(nest, ZEN5, json.dumps(request)))
+    found, seconds = example["search"](server, steps)
+    assert seconds < 0.9 * pf.cost(plan, ZEN5).seconds
+    assert pf.verdict(nest, found, machine=ZEN5).predicted == seconds
