@@ -152,3 +152,38 @@ def test_next_steps_are_priced_as_cost_does() -> None:
     first = data["next"][0]
     made = eval(first["python"].removeprefix("s = "), {"s": s})
     assert cost(made, machine).seconds == first["seconds"]
+
+
+def test_functions_of_parts_and_rows_run_what_their_calls_run() -> None:
+    source = '''@VectorRow
+def f_row(x, y):
+    y[:] = x * 2
+
+
+@Part
+def f_part(x, y, first, stop):
+    for i_core in range(first, stop):
+        short_row(f_row, places=(address(x, (i_core, 0)), address(y, (i_core, 0))))
+
+
+def f(x, y, s):
+    """
+    twice: y[i, j] = x[i, j] * 2
+    total: s[i] += y[i, j]
+    """
+    s = on_stack((4,), np.float32)
+    on_cores(f_part, 2, (x, y))
+    for i in range(0, 4):
+        total_sum = s[i]
+        for j in range(0, 4):
+            total_sum = total_sum + y[i, j]
+        s[i] = total_sum
+'''
+    lines = source_lines(source, ("S0", "S1"))
+    assert [line.statements for line in lines[1:3]] == [("S0",)] * 2
+    assert [(line.statements, line.loop) for line in lines[6:9]] == [
+        (("S0",), None),
+        (("S0",), "i"),
+        (("S0",), None),
+    ]
+    assert [line.statements for line in lines[16:]] == [(), ("S0",), *[("S1",)] * 5]
