@@ -190,7 +190,8 @@ export function useScrolledTo(statement) {
   useEffect(() => {
     for (const pane of ["tree-pane", "source-pane"]) {
       const inside = document.querySelector(`.${pane} .inside`);
-      const node = inside?.querySelector(`.own[data-s~="${statement}"]`);
+      // in source the last line: what is before the kernel's body describes the statement, or is called by it
+      const node = [...(inside?.querySelectorAll(`.own[data-s~="${statement}"]`) ?? [])].pop();
       if (node) inside.scrollTop += node.getBoundingClientRect().top - inside.getBoundingClientRect().top - inside.clientHeight / 3;
     }
   }, [statement]);

@@ -10,12 +10,14 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.errors.proving import proving
+from polyfuse.errors.refusals import Instance, Violation
 from polyfuse.ir import Nest
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.tree import Loop
 from polyfuse.schedule import Schedule
 from polyfuse.show.dependence_graph import KINDS
 from polyfuse.show.optional import need
+from polyfuse.show.sheet import LETTER
 from polyfuse.show.slices import Slice, arrows, cut, tile_loops, tiles
 
 if TYPE_CHECKING:
@@ -40,32 +42,39 @@ ARROWS: dict[str, object] = {
 }
 """Arrows in the plot's own units, their heads in inches: seen in a large plot as in a small one."""
 
+REFUSED = "#c40d20"
+"""The colour of what a refused step would break."""
+
 Point = tuple[float, float]
 
 
 @proving("the view domain_plot")
 def domain_plot(
     what: Schedule | Nest,
-    statement: str | Sequence[str],
+    statement: str | Sequence[str] = (),
     dims: Sequence[str] | None = None,
     sizes: Mapping[str, int] | None = None,
     at: Mapping[str, int] | None = None,
     kinds: Collection[str] = tuple(KINDS),
     tiled_by: Sequence[str] | None = None,
+    violation: Violation | None = None,
 ) -> Figure:
     """Plot a slice of the iteration domain of one or several statements, with the dependences inside it.
 
     Transitive dependences are left out. For a schedule, tiles are shaded and numbered in the order in which they run;
-    each statement inside the tiled loops has its own part of a cell.
+    each statement inside the tiled loops has its own part of a cell, and tiles have outlines. The dependence of a
+    violation is one red arrow, between the two instances that it names.
 
     Args:
         what: A schedule or a nest.
-        statement: The name of a statement, or several.
+        statement: The name of a statement, or several; may be left out with a violation, which has two.
         dims: The plotted dimensions, horizontal first; by default the first two. With one, each statement has a row.
         sizes: Values of symbolic sizes.
         at: Values of the other dimensions; by default each one's least.
         kinds: The kinds of dependences to draw.
         tiled_by: The loops around the first statement whose tiles are shaded; by default all that were tiled.
+        violation: A refused step. Sizes and the values of other dimensions are those of its instances, unless they are
+            given.
 
     Returns:
         A matplotlib Figure.
@@ -78,10 +87,21 @@ def domain_plot(
         what.nest if isinstance(what, Schedule) else nest_given("domain_plot", what, "a nest or a schedule")
     )
     names = (statement,) if isinstance(statement, str) else tuple(statement)
+    ends = (violation.source, violation.sink) if violation is not None else ()
+    if violation is not None:
+        names = names or tuple(dict.fromkeys(violation.statements))
+        sizes = {**violation.sizes, **(sizes or {})}
     dims, sizes, at = _checked(nest, names, dims, sizes or {}, at or {}, kinds)
-    slices = {name: cut(nest, name, dims, sizes, at) for name in names}
+    held = {
+        end.statement: dict(zip(nest.statement(end.statement).dims, end.point, strict=True)) for end in ends
+    }
+    slices = {name: cut(nest, name, dims, sizes, {**held.get(name, {}), **at}) for name in names}
     places = {name: _place(position, len(names), len(dims)) for position, name in enumerate(names)}
-    axes = need("matplotlib.figure").Figure(figsize=_extent(slices.values()), layout="constrained").subplots()
+    axes = (
+        need("matplotlib.figure")
+        .Figure(figsize=_extent(slices.values(), violation), layout="constrained")
+        .subplots()
+    )
     if isinstance(what, Schedule):
         loops = tile_loops(what.loops(names[0]), tiled_by)
         strips = zip(names, _strips([*places.values()], len(dims)), strict=True)
@@ -93,6 +113,9 @@ def domain_plot(
         if pairs.kind in kinds and pairs.source in slices and pairs.sink in slices:
             found = arrows(pairs, slices[pairs.source], slices[pairs.sink], sizes)
             _draw_arrows(axes, pairs.kind, found, places[pairs.source], places[pairs.sink])
+    if violation is not None:
+        spots = [_spot(end, slices, places) for end in ends]
+        _draw_violation(axes, violation, spots)
     for position, name in enumerate(names):
         _draw_points(axes, slices[name], places[name], MARKERS[position % len(MARKERS)])
     _frame(axes, tuple(slices.values()), dims)
@@ -141,11 +164,12 @@ def _moved(point: Sequence[int], place: Point) -> Point:
     return x + place[0], y + place[1]
 
 
-def _extent(slices: Iterable[Slice]) -> tuple[float, float]:
-    """The size of the figure in inches, so that points are about as far apart in every plot."""
+def _extent(slices: Iterable[Slice], violation: Violation | None) -> tuple[float, float]:
+    """The size of the figure in inches, so that points are about as far apart in every plot and labels have room."""
+    label = 1.0 if violation is None else max(1.0, LETTER * len(_refused(violation)))
     points = [_moved(point, (0.0, 0.0)) for found in slices for point in found.points()]
     width, height = (max(side) - min(side) for side in zip(*points, strict=True))
-    return min(max(0.45 * width, 3.0), 12.0) + 1.8, min(max(0.45 * height, 2.0), 12.0) + 0.9
+    return min(max(0.45 * width, 3.0), 12.0) + 0.8 + label, min(max(0.45 * height, 2.0), 12.0) + 0.9
 
 
 def _draw_points(axes: Any, instances: Slice, place: Point, marker: str) -> None:
@@ -161,6 +185,35 @@ def _draw_arrows(
     if lines:
         label = "_" if kind in axes.get_legend_handles_labels()[1] else kind
         axes.quiver(*zip(*lines, strict=True), color=KINDS[kind], alpha=0.8, label=label, zorder=2, **ARROWS)
+
+
+def _spot(end: Instance, slices: Mapping[str, Slice], places: Mapping[str, Point]) -> Point:
+    """The place of an instance in the plot."""
+    drawn = slices.get(end.statement)
+    point = None if drawn is None else drawn.plotted(end.point)
+    if drawn is None or point not in drawn.points() or any(end.point[d] != v for d, v in drawn.at.items()):
+        plane = "" if drawn is None else ", ".join(f"{name} = {value}" for name, value in drawn.held.items())
+        where = f"in the plane {plane}" if plane else "in the plot"
+        raise BadArgument(
+            f"the violation's instance {end} is not {where}; leave out at= and sizes=, or name its own"
+        )
+    assert point is not None, "a drawn statement has plotted coordinates"
+    return _moved(point, places[end.statement])
+
+
+def _refused(violation: Violation) -> str:
+    return f"refused: {violation.source} → {violation.sink}"
+
+
+def _draw_violation(axes: Any, violation: Violation, spots: Sequence[Point]) -> None:
+    """The dependence that a step would break: one arrow, or a ring where both instances are at one point."""
+    (x, y), (u, v) = spots
+    label = _refused(violation)
+    if (x, y) != (u, v):
+        form = {**ARROWS, "width": 0.03}
+        axes.quiver([x], [y], [u - x], [v - y], color=REFUSED, label=label, zorder=5, **form)
+    ring = {"facecolors": "none", "edgecolors": REFUSED, "linewidths": 2, "zorder": 6}
+    axes.scatter([x, u], [y, v], s=70, label=label if (x, y) == (u, v) else "_", **ring)
 
 
 def _shade(
@@ -200,6 +253,18 @@ def _draw_cells(axes: Any, points: Mapping[Point, tuple[int, ...]], low: float, 
     columns = [*(x - 0.5 for x in xs), xs[-1] + 0.5]
     colours = need("matplotlib.colors").ListedColormap(SHADES)
     axes.pcolormesh(columns, edges, cells, cmap=colours, vmin=0, vmax=len(SHADES) - 1, zorder=0)
+    pieces = []
+    for (x, y), date in points.items():
+        left, right, below, above = x - 0.5, x + 0.5, y + low, y + high
+        sides = {
+            (x + 1, y): ((right, below), (right, above)),
+            (x - 1, y): ((left, below), (left, above)),
+            (x, y + 1): ((left, above), (right, above)),
+            (x, y - 1): ((left, below), (right, below)),
+        }
+        pieces += [side for other, side in sides.items() if points.get(other) != date]
+    outlines = need("matplotlib.collections").LineCollection
+    axes.add_collection(outlines(pieces, colors="#444444", linewidths=0.8, zorder=1))
 
 
 def _strips(places: Sequence[Point], dims: int) -> list[tuple[float, float]]:
@@ -229,7 +294,16 @@ def _frame(axes: Any, slices: tuple[Slice, ...], dims: Sequence[str]) -> None:
         axes.set_yticks(range(len(slices)), [found.statement for found in slices])
         axes.margins(y=0.4)
     axes.set_title(_title(slices))
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend(map(_mark, handles), labels, loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+
+
+def _mark(drawn: Any) -> Any:
+    """What stands in the legend: for arrows an arrow, for points theirs."""
+    if not isinstance(drawn, need("matplotlib.quiver").Quiver):
+        return drawn
+    line = need("matplotlib.lines").Line2D
+    return line([], [], linestyle="", marker=r"$\rightarrow$", markersize=16, color=drawn.get_facecolor()[0])
 
 
 def _title(slices: tuple[Slice, ...]) -> str:

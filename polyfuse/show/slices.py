@@ -24,13 +24,14 @@ MOST_POINTS = 2500
 class Slice:
     """The instances of one statement in the plotted plane.
 
-    `axes` are the positions of the plotted dimensions, `held` the values of the others.
+    `axes` are the positions of the plotted dimensions, `held` the values of the others by name, `at` by position.
     """
 
     statement: str
     instances: isl.Set
     axes: tuple[int, ...]
     held: Mapping[str, int]
+    at: Mapping[int, int]
 
     def points(self) -> list[tuple[int, ...]]:
         """The plotted coordinates of every instance."""
@@ -61,7 +62,8 @@ def cut(
         held[name] = int(value.to_python())
         instances = instances.fix_val(SET, position, value)
     _visible(instances, statement, at)
-    return Slice(statement, instances, tuple(names.index(d) for d in dims), held)
+    positions = {names.index(name): value for name, value in held.items()}
+    return Slice(statement, instances, tuple(names.index(d) for d in dims), held, positions)
 
 
 def _sized(nest: Nest, statement: str, sizes: Mapping[str, int]) -> isl.Set:

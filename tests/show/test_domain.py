@@ -13,7 +13,7 @@ from polyfuse.show import domain_plot
 from tests.show.subjects import blur, blur_rows, dense, jacobi, wavefronts
 
 pytest.importorskip("matplotlib")
-from matplotlib.collections import PathCollection, QuadMesh
+from matplotlib.collections import LineCollection, PathCollection, QuadMesh
 from matplotlib.quiver import Quiver
 
 SIZES = {"T": 4, "N": 7}
@@ -172,3 +172,30 @@ def test_an_unbounded_domain_is_refused() -> None:
     nest = pf.Nest.of([pf.Tensor("s", (), "float32", "output")], [endless])
     with pytest.raises(BadArgument, match="not bounded"):
         domain_plot(nest, "S")
+
+
+def test_a_violation_is_one_red_arrow_between_its_instances() -> None:
+    violation = pf.Schedule(jacobi()).why_not("tile", "S", t=3, i=4)
+    assert violation is not None
+    figure = domain_plot(jacobi(), violation=violation, sizes=SIZES, kinds=())
+    (arrow,) = drawn(figure, Quiver)
+    (x, y), u, v = arrow.get_offsets()[0], arrow.U[0], arrow.V[0]
+    assert ((x, y), (x + u, y + v)) == (violation.source.point, violation.sink.point)
+    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert labels == [f"refused: {violation.source} → {violation.sink}", "S"]
+
+
+def test_a_violation_is_drawn_in_the_planes_of_its_instances() -> None:
+    violation = pf.Schedule(dense()).fuse("bias0", "relu0", at="j").why_not("shift", "relu0", "j", -1)
+    figure = domain_plot(dense(), violation=violation)
+    assert figure.axes[0].get_title() == "bias0, relu0"
+    with pytest.raises(BadArgument, match="is not in the plot"):
+        domain_plot(dense(), "mac0", violation=violation)
+
+
+def test_tiles_have_outlines() -> None:
+    figure = domain_plot(wavefronts(), "S", sizes=SIZES, tiled_by=("t",))
+    (outlines,) = drawn(figure, LineCollection)
+    pieces = {tuple(tuple(map(float, end)) for end in piece) for piece in outlines.get_segments()}
+    assert ((1.5, 0.5), (1.5, 1.5)) in pieces  # between t = 1 and t = 2
+    assert ((0.5, 0.5), (0.5, 1.5)) not in pieces
