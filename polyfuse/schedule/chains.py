@@ -11,16 +11,21 @@ from polyfuse.ir.tree import Loop, Tree, loops, loops_around, statements
 
 def loop_named(tree: Tree, statement: str, name: str) -> Loop:
     """The loop of that name around a statement; InvalidSchedule says which there are."""
-    if statement not in statements(tree):
-        raise InvalidSchedule(
-            f"unknown statement {statement!r}; expected one of {', '.join(statements(tree))}"
-        )
-    around = loops_around(tree, statement)
+    around = loops_of(tree, statement)
     for loop in around:
         if loop.name == name:
             return loop
     known = ", ".join(loop.name for loop in around) or "none"
     raise InvalidSchedule(f"no loop {name!r} around {statement}; its loops are {known}")
+
+
+def loops_of(tree: Tree, statement: str) -> tuple[Loop, ...]:
+    """The loops around a statement, outermost first; InvalidSchedule says which statements there are."""
+    if statement not in tree.members:
+        raise InvalidSchedule(
+            f"unknown statement {statement!r}; expected one of {', '.join(statements(tree))}"
+        )
+    return loops_around(tree, statement)
 
 
 def only_loop(tree: Tree, name: str) -> Loop:

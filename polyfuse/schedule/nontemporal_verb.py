@@ -12,13 +12,14 @@ import islpy as isl
 
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Leaf, Loop, Tree, date_map, loops_around, parts, replace_node, statements
+from polyfuse.ir.tree import Leaf, Loop, Tree, date_map, parts, replace_node, statements
+from polyfuse.schedule.chains import loops_of
 from polyfuse.sets import OUT
 
 
 def stream(nest: Nest, tree: Tree, statement: str) -> Tree:
     """for j (vector): y[i, j] = …  ->  the same, whose lines of y go to memory past the caches."""
-    around = loops_around(tree, statement)
+    around = loops_of(tree, statement)
     inner = around[-1] if around else None
     if inner is None or inner.bind != "vector":
         what = (

@@ -70,6 +70,7 @@ def test_the_nest_and_the_explorer_are_data() -> None:
         ({"code": "1"}, "BadArgument", "unknown field 'code'"),
         ({"steps": "split"}, "BadArgument", "expected a list"),
         ({"do": "next", "most": 0}, "BadArgument", "expected a number from 1 to 100"),
+        ({"steps": [{"verb": "stream", "args": ["T"]}]}, "InvalidSchedule", "unknown statement 'T'"),
         ({"steps": [{"verb": "given"}]}, "InvalidSchedule", "there is no verb 'given'"),
         (
             {"steps": [{"verb": "rewrite", "args": ["os.system", "true"]}]},

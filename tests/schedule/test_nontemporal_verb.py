@@ -98,6 +98,11 @@ def test_what_is_refused(schedule: object, why: str) -> None:
         schedule().stream("S")  # type: ignore[operator]
 
 
+def test_an_unknown_statement_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(InvalidSchedule, match="unknown statement 'T'; expected one of S"):
+        doubled().stream("T")
+
+
 def test_what_the_loop_needs_again_is_refused_and_never_emitted() -> None:
     nest = Nest.of(
         [
