@@ -328,7 +328,7 @@ def geometry(nest: Nest, tree: Tree, loop: Loop, buffer: Buffer) -> Geometry:
     touched = reduce(isl.Map.union, parts)
     corner, shape, held = [], [], []
     for d in range(touched.dim(OUT)):
-        low, extent = corner_of(touched, d)
+        low, extent = corner_in(buffer, touched, d, d)
         if not extent.is_int():
             raise InvalidSchedule(
                 f"the footprint of one iteration of {loop.name} in {buffer.tensor} has no constant size; "
@@ -370,6 +370,22 @@ def corner_of(touched: isl.Map, d: int) -> tuple[isl.PwAff, isl.Val]:
         if least(low.sub(one)).is_nonneg() and greatest(high.sub(one)).le(extent):
             return one, extent
     return low, extent
+
+
+def corner_in(buffer: Buffer, touched: isl.Map, d: int, axis: int) -> tuple[isl.PwAff, isl.Val]:
+    """The same for an axis of a buffer: panels begin at a multiple of their width if no more of them are needed.
+
+    Tiles of a loop begin at multiples, too: for j >= 1 in tiles of 32, one tile reads elements 32 to 63, which are one
+    panel if the first one begins at 0, and lie in two if it begins at 1.
+    """
+    low, extent = corner_of(touched, d)
+    panel = buffer.panel if buffer.layout is None else None
+    if panel is None or panel.axis != axis or not extent.is_int() or not low.is_cst() or low.n_piece() != 1:
+        return low, extent
+    ((_, first),) = low.get_pieces()
+    more = first.get_constant_val().mod(isl.Val(panel.width))
+    panels = (int(size.to_python()) // panel.width for size in (extent, extent.add(more)))
+    return (low, extent) if len(set(panels)) > 1 else (low.add_constant_val(more.neg()), extent.add(more))
 
 
 def _is_whole(function: isl.PwAff) -> bool:

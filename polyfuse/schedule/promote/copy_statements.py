@@ -14,7 +14,7 @@ from functools import reduce
 import islpy as isl
 import sympy
 
-from polyfuse.analysis.storage import buffers_of, corner_of, geometry
+from polyfuse.analysis.storage import buffers_of, corner_in, geometry
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.fresh_names import fresh
@@ -211,8 +211,9 @@ def _with_copies(
         for copy in copies:
             to_prefix = isl.MultiAff.identity(copy.domain.get_space().map_from_set())
             to_prefix = to_prefix.drop_dims(OUT, around, copy.domain.dim(SET) - around).reset_tuple_id(OUT)
-            corner = corner_of(footprint, d)[0].pullback_multi_aff(to_prefix)
-            dates.append((copy.name, dimension(copy.domain, around + d).sub(corner).gist(copy.domain)))
+            corner, _ = corner_in(buffer, footprint, d, around + d)
+            from_corner = dimension(copy.domain, around + d).sub(corner.pullback_multi_aff(to_prefix))
+            dates.append((copy.name, from_corner.gist(copy.domain)))
         body = Loop(fresh(f"{last}_{d}", taken), tuple(dates), body)
     for position, block in reversed([*enumerate(blocks, outer)]):
         dates = [(copy.name, dimension(copy.domain, position)) for copy in copies]

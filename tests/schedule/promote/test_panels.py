@@ -10,6 +10,7 @@ import pytest
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.errors import InvalidSchedule
+from polyfuse.ir import Nest, Tensor, statement
 
 
 def test_promote_in_panels(golden: Callable[[str, str], None]) -> None:
@@ -36,3 +37,29 @@ def test_panels_that_are_none(panel: tuple[int, int]) -> None:
     nest = nn.lower(nn.Linear(5, 12, seed=1), batch=6)
     with pytest.raises(InvalidSchedule, match="w0 has axes 0 to 1"):
         pf.Schedule(nest).promote("w0", "mac0", at="i", panel=panel)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "shape", "apart"),
+    [(1, 64, "2, 16, 32", False), (40, 64, "16, 32", False), (1, 65, "2, 16, 32", True)],
+)
+def test_panels_begin_where_tiles_do_unless_more_are_needed(
+    low: int, high: int, shape: str, apart: bool
+) -> None:
+    tensors = [
+        Tensor("x", (8, 16), "float32", "input"),
+        Tensor("w", (16, high), "float32", "input"),
+        Tensor("y", (8, high), "float32", "inout"),
+    ]
+    domain = f"{{ mac[i, j, k] : 0 <= i < 8 and {low} <= j < {high} and 0 <= k < 16 }}"
+    nest = Nest.of(tensors, [statement(domain, "y[i, j] += x[i, k] * w[k, j]")])
+    s = pf.Schedule(nest).tile("mac", i=4, j=32, k=16).reorder("mac", "k", "i", "j", "k_in", "i_in", "j_in")
+    net = pf.compile(nest, target="cpu", schedule=s.promote("w", "mac", at="k", panel=(1, 32)))
+    assert f"w_local = on_stack(({shape}), np.float32)" in net.source
+    products = [line for line in net.source.splitlines() if "] += x[" in line and "mac:" not in line]
+    assert [" % 32" in line for line in products] == [apart] * len(products) != []
+    rng = np.random.default_rng(0)
+    x, w, y = (rng.integers(-3, 4, t.shape).astype("float32") for t in tensors)
+    expected = pf.interpret(nest, {"x": x, "w": w, "y": y.copy()})["y"]
+    net(x=x, w=w, y=y)
+    np.testing.assert_array_equal(y, expected)
