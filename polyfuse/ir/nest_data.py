@@ -112,6 +112,11 @@ class NestData:
     def _statements(self) -> Mapping[str, Statement]:
         return {statement.name: statement for statement in self.statements}
 
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of all tensors and statements."""
+        return frozenset((*self._tensors, *self._statements))
+
     def writers(self, tensor: str) -> tuple[Statement, ...]:
         """Return the statements that write a tensor, in the nest's order.
 

@@ -11,7 +11,7 @@ tree by `to_isl`. A nest's original order and every schedule are such trees.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -232,6 +232,14 @@ def with_children(tree: Tree, new: tuple[Tree, ...]) -> Tree:
                 a is b for a, b in zip(new, tree.children, strict=True)
             )
             return tree if same else replace(tree, children=new)
+
+
+def parts_with(tree: Tree, names: Collection[str]) -> tuple[Tree, ...]:
+    """The parts of the outermost sequence that hold some of these statements, in order."""
+    if not isinstance(tree, Sequence):
+        return (tree,) if not tree.members.isdisjoint(names) else ()
+    found = {tree.places[name] for name in names if name in tree.places}
+    return tuple(tree.children[place] for place in sorted(found))
 
 
 def sequence(run: tuple[Tree, ...]) -> Tree:

@@ -18,7 +18,8 @@ from typing import TypeVar
 from polyfuse.ir.form import Form, form_of, numbered, renamed_statement, renamed_tree
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tree import Tree, parts, sequence
+from polyfuse.ir.tensor import Tensor
+from polyfuse.ir.tree import Tree, parts, parts_with, sequence
 from polyfuse.schedule.schedule import Schedule
 from polyfuse.schedule.step import Step
 
@@ -37,10 +38,10 @@ class Alike:
     @staticmethod
     def of(nest: Nest, part: Tree) -> Alike:
         """Return the key of one part of a schedule's tree."""
-        form, own = form_of(nest, part), part.members
+        form = form_of(nest, part)
         numbers = {name: number for number, name in enumerate(form.names)}
-        written = [each for each in parts(nest.order) if own & each.members]
-        pairs = nest.dependences().among(own)
+        written = parts_with(nest.order, part.members)
+        pairs = nest.dependences().among(part.members)
         return Alike(
             form,
             tuple(form_of(nest, each) for each in written),
@@ -85,6 +86,55 @@ class Renaming:
 
 
 @dataclass(frozen=True)
+class Repeat:
+    """The verbs on another part, which wait to be put into a schedule, with what else becomes one.
+
+    Attributes:
+        part: The part as it is.
+        new: What it becomes.
+        steps: The verbs.
+        statements: What takes the place of statements in the nest, by their names.
+        written: What takes the place of parts of the nest's order, by their statements' names.
+        buffers: The tensors that the verbs add.
+        touched: The tensors that statements access otherwise.
+    """
+
+    part: Tree
+    new: tuple[Tree, ...]
+    steps: tuple[Step, ...]
+    statements: Mapping[frozenset[str], tuple[Statement, ...]]
+    written: Mapping[frozenset[str], tuple[Tree, ...]]
+    buffers: tuple[Tensor, ...]
+    touched: frozenset[str]
+
+    @property
+    def added(self) -> frozenset[str]:
+        """The names of the statements and tensors that the nest does not have yet."""
+        names = (s.name for run in self.statements.values() for s in run)
+        return frozenset({*names, *(t.name for t in self.buffers)}).difference(*self.statements)
+
+
+def with_repeats(schedule: Schedule, repeats: Sequence[Repeat]) -> Schedule:
+    """The schedule with verbs repeated on several parts at once: its nest is made anew once, not once a part."""
+    if not repeats:
+        return schedule
+    new = {id(repeat.part): repeat.new for repeat in repeats}
+    run = (one for part in parts(schedule.tree) for one in new.get(id(part), (part,)))
+    steps = tuple(step for repeat in repeats for step in repeat.steps)
+    nest = schedule.nest
+    if any(repeat.statements for repeat in repeats):
+        every = {key: value for repeat in repeats for key, value in repeat.statements.items()}
+        written = {key: value for repeat in repeats for key, value in repeat.written.items()}
+        nest = nest.rewritten(
+            (*nest.tensors, *(buffer for repeat in repeats for buffer in repeat.buffers)),
+            tuple(one for s in nest.statements for one in every.get(frozenset({s.name}), (s,))),
+            sequence(tuple(one for each in parts(nest.order) for one in written.get(each.members, (each,)))),
+            frozenset().union(*(repeat.touched for repeat in repeats)),
+        )
+    return schedule.followed_by(steps, nest, sequence(tuple(run)))
+
+
+@dataclass(frozen=True)
 class Done:
     """Verbs that were taken on a part: the schedule before and after, and the part's form."""
 
@@ -93,10 +143,13 @@ class Done:
     part: Tree
     form: Form
 
-    def again(self, schedule: Schedule, part: Tree, form: Form) -> tuple[Schedule, Renaming] | None:
+    def again(
+        self, nest: Nest, part: Tree, form: Form, taken: Collection[str] = ()
+    ) -> tuple[Repeat, Renaming] | None:
         """The same on another part that is alike; None if it is not sure which names the verbs would give.
 
-        Names that change have to have a number: x would be a word of a sentence, or a part of another name.
+        Names that change have to have a number: x would be a word of a sentence, or a part of another name. Names that
+        are `taken` will be in the nest before it.
         """
         theirs = dict(zip(self.form.names, form.names, strict=True))
         renaming = Renaming({old: new for old, new in theirs.items() if old != new})
@@ -107,18 +160,26 @@ class Done:
             form.loops != self.form.loops
             or not clear
             or not all(re.search(r"\d", old) for old in renaming.names)
+            or self._made is None
         ):
             return None
-        made, nest = self._made(), self._nest(schedule.nest, part, renaming)
-        if made is None or nest is None:
+        new = tuple(renamed_tree(each, renaming) for each in self._made)
+        steps = tuple(renaming.step(step) for step in self.after.steps[len(self.before.steps) :])
+        if self.after.nest is self.before.nest:
+            return Repeat(part, new, steps, {}, {}, (), frozenset()), renaming
+        found = self._in_nest(nest, part, renaming)
+        if found is None:
             return None
-        new = tuple(renamed_tree(each, renaming) for each in made)
-        run = (one for each in parts(schedule.tree) for one in (new if each is part else (each,)))
-        steps = (renaming.step(step) for step in self.after.steps[len(self.before.steps) :])
-        return schedule.followed_by(tuple(steps), nest, sequence(tuple(run))), renaming
+        repeat = Repeat(part, new, steps, *found)
+        copies, buffers = self._added
+        fresh = len(copies) + len(buffers) == len(repeat.added)
+        if not fresh or not repeat.added.isdisjoint((*nest.names, *taken)):
+            return None
+        return (repeat, renaming) if not any(re.search(r"_\d+$", name) for name in repeat.added) else None
 
+    @cached_property
     def _made(self) -> tuple[Tree, ...] | None:
-        """Return the part's new tree; None if other parts changed too."""
+        """The part's new tree; None if other parts changed too."""
         old, new = parts(self.before.tree), parts(self.after.tree)
         at = next(p for p, each in enumerate(old) if each is self.part)
         behind = len(old) - at - 1
@@ -126,52 +187,58 @@ class Done:
         same = len(others) == len(kept) and all(a is b for a, b in zip(others, kept, strict=True))
         return new[at : len(new) - behind] if same else None
 
-    def _nest(self, nest: Nest, part: Tree, renaming: Renaming) -> Nest | None:
-        """The nest with the copies that the verbs add to it."""
+    @cached_property
+    def _added(self) -> tuple[tuple[Statement, ...], tuple[Tensor, ...]]:
+        """The statements and the tensors that the verbs add to the nest."""
+        old, after = self.before.nest.names, self.after.nest
+        copies = tuple(s for s in after.statements if s.name not in old)
+        return copies, tuple(t for t in after.tensors if t.name not in old)
+
+    @cached_property
+    def _own(self) -> tuple[tuple[Statement, ...], tuple[Tree, ...], frozenset[str]]:
+        """Of the nest after the verbs what belongs to the part: statements, parts of the order, tensors touched."""
         before, after = self.before.nest, self.after.nest
-        if after is before:
-            return nest
-        old = {t.name for t in before.tensors} | {s.name for s in before.statements}
-        copies = [s for s in after.statements if s.name not in old]
-        buffers = [t for t in after.tensors if t.name not in old]
-        added = [*(renaming(s.name) for s in copies), *(renaming(t.name) for t in buffers)]
-        taken = {t.name for t in nest.tensors} | {s.name for s in nest.statements}
-        if len({*added} - taken) < len(added) or any(re.search(r"_\d+$", name) for name in added):
+        inside = self.part.members | {s.name for s in self._added[0]}
+        own = tuple(s for s in after.statements if s.name in inside)
+        return own, parts_with(after.order, inside), _touched(before, after, inside)
+
+    def _in_nest(self, nest: Nest, part: Tree, renaming: Renaming) -> InNest | None:
+        """What takes the place of the part's statements in the nest; None if it is not sure what does."""
+        inside, (own, order, touched) = part.members, self._own
+        old = parts_with(nest.order, inside)
+        if any(not each.members <= inside for each in old):
             return None
-        inside = self.part.members | {s.name for s in copies}
-        new = [renamed_statement(s, renaming) for s in after.statements if s.name in inside]
-        order = [renamed_tree(each, renaming) for each in parts(after.order) if inside & each.members]
-        if any(
-            each.members & part.members and not each.members <= part.members for each in parts(nest.order)
-        ):
+        every = _in_place([renamed_statement(s, renaming) for s in own], lambda s: inside & {s.name})
+        written = _in_place([renamed_tree(each, renaming) for each in order], lambda e: inside & e.members)
+        if any(frozenset({name}) not in every for name in inside):
             return None
-        every = _in_place(nest.statements, lambda s: {s.name} & part.members, new)
-        written = _in_place(parts(nest.order), lambda each: each.members & part.members, order)
-        if every is None or written is None:
+        if any(each.members not in written for each in old):
             return None
-        tensors = (*nest.tensors, *(replace(t, name=renaming(t.name)) for t in buffers))
-        touched = frozenset(map(renaming, _touched(before, after, inside)))
-        return nest.rewritten(tensors, every, sequence(written), touched)
+        buffers = tuple(replace(t, name=renaming(t.name)) for t in self._added[1])
+        return every, written, buffers, frozenset(map(renaming, touched))
 
 
-def _in_place(
-    run: Sequence[T], own: Callable[[T], Collection[str]], new: Sequence[T]
-) -> tuple[T, ...] | None:
-    """A run with the elements that have names of one's own replaced by the new ones that have these; what has none of
-    them stays before what it was before in `new`. None if names are together in one and apart in the other.
-    """
-    chunks: dict[frozenset[str], list[T]] = {}
-    chunk: list[T] = []
+InNest = tuple[
+    Mapping[frozenset[str], tuple[Statement, ...]],
+    Mapping[frozenset[str], tuple[Tree, ...]],
+    tuple[Tensor, ...],
+    frozenset[str],
+]
+"""The last fields of a `Repeat`."""
+
+
+def _in_place(new: Sequence[T], own: Callable[[T], frozenset[str]]) -> dict[frozenset[str], tuple[T, ...]]:
+    """What takes the place of what has some names: the element with these, behind those before it that have none."""
+    chunks: dict[frozenset[str], tuple[T, ...]] = {}
+    chunk: tuple[T, ...] = ()
     for each in new:
-        chunk = [*chunk, each]
+        chunk = (*chunk, each)
         if own(each):
-            chunks[frozenset(own(each))], chunk = chunk, []
+            chunks[own(each)], chunk = chunk, ()
     if chunk:
         last = next(reversed(chunks))
-        chunks[last] = [*chunks[last], *chunk]
-    if any(own(each) and frozenset(own(each)) not in chunks for each in run):
-        return None
-    return tuple(one for each in run for one in (chunks.get(frozenset(own(each)), (each,))))
+        chunks[last] = (*chunks[last], *chunk)
+    return chunks
 
 
 def _touched(before: Nest, after: Nest, inside: frozenset[str]) -> frozenset[str]:

@@ -14,7 +14,7 @@ from polyfuse.analysis.once import constant_tensors
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Tree
 from polyfuse.schedule import Schedule
-from polyfuse.schedule.repeated import Alike, Done, Renaming
+from polyfuse.schedule.repeated import Alike, Done, Renaming, Repeat, with_repeats
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.plan import Group
 
@@ -47,12 +47,16 @@ class Shapes:
 
 @dataclass(frozen=True)
 class Repeats:
-    """The kernels planned so far. `fixed` are the tensors of constants alone, `users` each tensor's statements."""
+    """The kernels planned so far. `fixed` are the tensors of constants alone, `users` each tensor's statements.
+
+    Those in `waiting` have the shape of an earlier one and are put into the schedule together.
+    """
 
     nest: Nest
     fixed: frozenset[str]
     users: dict[str, frozenset[str]]
     known: Known
+    waiting: list[Repeat] = field(default_factory=list)
 
     @staticmethod
     def of(schedule: Schedule, counts: Counts, shapes: Shapes) -> Repeats:
@@ -60,20 +64,29 @@ class Repeats:
         nest = schedule.nest
         return Repeats(nest, constant_tensors(nest, schedule.tree), counts.users, shapes.of(nest))
 
-    def shaped(self, schedule: Schedule, part: Tree, make: Callable[[], Shaped]) -> Shaped:
-        """The kernel as an equal one was shaped, or else as `make` shapes it."""
+    def shaped(self, schedule: Schedule, part: Tree, make: Callable[[Schedule], Shaped]) -> Shaped:
+        """The kernel as an equal one was shaped, which waits then, or else as `make` shapes it."""
         alike = Alike.of(schedule.nest, part)
         form = alike.form
         key = alike, tuple(self._seen(name, part) for name in form.names if name in self.users)
         earlier = self.known.setdefault(key, [])
+        taken = frozenset().union(*(repeat.added for repeat in self.waiting)) if earlier else frozenset[str]()
         for done, groups in earlier:
-            found = done.again(schedule, part, form)
+            found = done.again(schedule.nest, part, form, taken)
             if found is not None:
-                again, renaming = found
-                return again, [_renamed(group, renaming) for group in groups]
-        after, groups = make()
-        earlier.append((Done(schedule, after, part, form), groups))
+                repeat, renaming = found
+                self.waiting.append(repeat)
+                return schedule, [_renamed(group, renaming) for group in groups]
+        before = self.finished(schedule)
+        after, groups = make(before)
+        earlier.append((Done(before, after, part, form), groups))
         return after, groups
+
+    def finished(self, schedule: Schedule) -> Schedule:
+        """The schedule with all that waits."""
+        done = with_repeats(schedule, self.waiting)
+        self.waiting.clear()
+        return done
 
     def _seen(self, tensor: str, part: Tree) -> tuple[bool, bool, bool]:
         """Return three flags of a tensor: fixed; seen by the kernel alone; seen by the kernel and the caller only."""

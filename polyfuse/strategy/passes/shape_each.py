@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from polyfuse.ir.tree import Tree, parts, statements
@@ -78,6 +78,7 @@ def in_shapes(
     (schedule, decisions, joined), counts, machine = kernels, model.counts, model.machine
     groups: list[Group] = []
     doubts: list[Doubt] = []
+    made: list[tuple[tuple[str, ...], float, list[Group]]] = []
     alike = choose.decides_alike and choose.asks(EQUAL_KERNELS)
     repeats = Repeats.of(schedule, counts, shapes) if alike else None
     rarely = given.searches.models.of(counts.nest, PlannerOptions(runs_once=True).on(machine), model.tiled)
@@ -92,6 +93,7 @@ def in_shapes(
         under = claims.under_maximum(statements(part))
         if under is not None:
             assert isinstance(machine, GpuMachine), "sums under a maximum are a GPU's kernel"
+            schedule = repeats.finished(schedule) if repeats is not None else schedule
             schedule, group = under_maximum(schedule, *under, machine)
             groups.append(group)
             continue
@@ -109,11 +111,20 @@ def in_shapes(
             groups.append(Group(statements(part), cost))  # a batch of size 0: there is nothing to tile
             continue
         is_joined = bool(joined & set(kernel.names))
-        shape = partial(_shaped, Task(given, schedule, own_model, part, is_joined, choose, claims.shared))
-        schedule, found = shape() if repeats is None or is_joined else repeats.shaped(schedule, part, shape)
+        shape = partial(_shaped_in, Task(given, schedule, own_model, part, is_joined, choose, claims.shared))
+        if repeats is None:
+            schedule, found = shape(schedule)
+        elif is_joined:
+            schedule, found = shape(repeats.finished(schedule))
+        else:
+            schedule, found = repeats.shaped(schedule, part, shape)
         groups += found
-        if machine.kind == "cpu":
-            doubts += doubts_of(schedule.nest, decisions, kernel.names, cost.total, found, choose)
+        made.append((kernel.names, cost.total, found))
+    if repeats is not None:
+        schedule = repeats.finished(schedule)
+    if machine.kind == "cpu":
+        for names, expected, found in made:
+            doubts += doubts_of(schedule.nest, decisions, names, expected, found, choose)
     return Plan(schedule, decisions, tuple(groups), machine, claims.remarks), tuple(doubts)
 
 
@@ -193,6 +204,11 @@ FORMS = (
 )
 """The shapes that a kernel is tried in, the first that fits is taken. What is left runs in tiles of its band, or by its
 dependences."""
+
+
+def _shaped_in(task: Task, schedule: Schedule) -> Shaped:
+    """The task's kernel in its final shape, in a schedule where others have theirs."""
+    return _shaped(replace(task, schedule=schedule))
 
 
 def _shaped(task: Task) -> Shaped:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,6 +58,23 @@ def test_the_trace_of_repeated_steps_is_legal_step_by_step() -> None:
     assert again.dump() == plan.schedule.dump()
 
 
+def test_a_nest_is_made_anew_once_for_all_that_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    rewritten = pf.Nest.rewritten
+
+    def counted(nest: pf.Nest, *args: Any) -> pf.Nest:
+        made.append(nest.name)
+        return rewritten(nest, *args)
+
+    monkeypatch.setattr(pf.Nest, "rewritten", counted)
+    found = []
+    for layers in (4, 8):
+        made.clear()
+        plan_for(pf.lower(network(*[512] * (layers + 1)), batch=64), pf.Machine.preset("zen5"))
+        found.append(len(made))
+    assert 0 < found[1] <= found[0]
+
+
 def test_layers_of_other_sizes_are_made_anew() -> None:
     nest = pf.lower(network(64, 64, 64, 96), batch=16)
     first, second, third = (form_of(nest, part) for part in _layers(nest))
@@ -107,7 +125,7 @@ def test_a_kernel_of_constants_alone_is_shaped_for_itself() -> None:
     repeats = Repeats.of(schedule, Counts(nest), Shapes())
     made = []
     for part in (part for part in parts(schedule.tree) if part.names[0].startswith("exp")):
-        repeats.shaped(schedule, part, lambda part=part: (made.append(part.names) or schedule, []))
+        repeats.shaped(schedule, part, lambda before, part=part: (made.append(part.names) or before, []))
     assert made == [("exp0",), ("exp1",)], "exp2 is exp0 again; exp1 runs once for all calls"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import ceil, inf, prod
 
 from polyfuse.analysis.once import constant_tensors
@@ -47,6 +48,11 @@ class Question:
     held: int
     made: frozenset[str]
     choose: Choose
+
+    @cached_property
+    def _fixed(self) -> frozenset[str]:
+        """The tensors that are the same in all calls."""
+        return constant_tensors(self.schedule.nest, self.schedule.tree)
 
     def loops(self) -> dict[int, Loop] | None:
         """The loop of each dimension of the product: inside those around the whole kernel, or one of these.
@@ -100,8 +106,11 @@ class Question:
         y[b, i, j] += x[b, i, k] * w[k, j]      for b: { pack w; for i: … }   ->   pack w; for b: for i: …
         """
         p = self.product
-        fixed = p.right.name in constant_tensors(self.schedule.nest, self.schedule.tree)
-        return () if fixed or self.around else tuple(d for d in p.others if d not in p.right.axes)
+        return (
+            ()
+            if p.right.name in self._fixed or self.around
+            else tuple(d for d in p.others if d not in p.right.axes)
+        )
 
     def task_in_steps(self, loops: dict[int, Loop]) -> tuple[Task, float, Share]:
         """The same inside loops in order, in each of which cores share what columns there are, in pieces.
@@ -259,7 +268,6 @@ class Question:
         """The factor with the dimension that its panel's rows count, and the dimension along a row."""
         nest = self.schedule.nest
         tensor = nest.tensor(factor.access.tensor)
-        fixed = constant_tensors(nest, self.schedule.tree)
         axes = moved_axes(factor.access, len(nest.statement(self.product.statement).dims)) or {}
         bytes_of = [self.counts.tensor_bytes(tensor.name)]
         for size in tensor.shape:
@@ -268,4 +276,4 @@ class Question:
         contiguous = axes[along] == last
         stride = bytes_of[axes[row if contiguous else along] + 1]
         # one that is computed, or is one of two forms of a tensor, has a name that no tensor has
-        return Operand(factor.name, stride, contiguous, factor.name in fixed, factor.computed, packable)
+        return Operand(factor.name, stride, contiguous, factor.name in self._fixed, factor.computed, packable)
