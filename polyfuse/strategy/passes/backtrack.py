@@ -8,6 +8,8 @@ others did not come apart. Such a group is taken apart, its parts are shaped, an
 model of finished loops. So is a product that has no blocks because of what it is with: pooling by overlapping windows
 in a convolution's kernel, whose tiles hold no whole window (a network's first layers on 224 × 224 pixels were to take
 1.5 ms on two Zen 4 cores, and took 50).
+
+Groups that are equal but for names, as those of a network's layers, are taken apart, or left, together.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from polyfuse.errors import quantity
+from polyfuse.ir.form import Form, form_of
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Tree, loops, parts, statements
+from polyfuse.ir.tree import Tree, loops, parts, restrict, statements
 from polyfuse.machine import CpuMachine
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
@@ -37,7 +41,7 @@ CLEARLY = 0.8
 """The largest cost of the parts to be taken, as a fraction of the group's: the model is not more accurate."""
 
 ROUNDS = 3
-"""Groups that are taken apart at most, one a round: each costs a plan."""
+"""Groups that are taken apart at most, one a round, with those that are equal to it: each costs a plan."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,11 @@ class Doubt:
     names: tuple[str, ...]
     expected: float
     shaped: float
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """Both, as far as they are known: a sum in another order has other last digits."""
+        return round(self.expected, 12), round(self.shaped, 12)
 
 
 Doubted = tuple[Plan, tuple[Doubt, ...]]
@@ -116,15 +125,30 @@ def reconsidered(
             break
         assert isinstance(machine, CpuMachine), "no GPU's kernels are doubted"
         doubt = max(open_, key=lambda d: d.shaped - d.expected)
-        group = frozenset(doubt.names)
-        tried.add(group)
-        other, others = without(refused | {group})
-        together, apart = compared(plan, other, group, machine)
+        alike = _alike(plan.schedule.nest, doubt, open_) if choose.decides_alike else (doubt,)
+        groups = frozenset(frozenset(each.names) for each in alike)
+        tried |= groups
+        other, others = without(refused | groups)
+        together, apart = compared(plan, other, frozenset().union(*groups), machine)
         pays = choose.takes(PASS, doubt.names, apart < CLEARLY * together)
-        remarks.append(_remark(doubt, together, apart, pays, choose.wished(PASS, doubt.names)))
+        remarks.append(_remark(alike, together, apart, pays, choose.wished(PASS, doubt.names)))
         if pays:
-            plan, doubts, refused = other, others, refused | {group}
+            plan, doubts, refused = other, others, refused | groups
     return Reconsidered(plan.with_remarks(*remarks), refused, tuple(remarks))
+
+
+def _alike(nest: Nest, doubt: Doubt, doubts: Iterable[Doubt]) -> tuple[Doubt, ...]:
+    """A doubt, and those about groups that are equal to its own but for names, with the same seconds."""
+    form = _form(nest, doubt)
+    others = (other for other in doubts if other is not doubt and other.seconds == doubt.seconds)
+    return (doubt, *(other for other in others if _form(nest, other) == form))
+
+
+def _form(nest: Nest, doubt: Doubt) -> Form:
+    """A group as it was written, without names."""
+    written = restrict(nest.order, frozenset(doubt.names))
+    assert written is not None, "a doubt is about statements"
+    return form_of(nest, written)
 
 
 def compared(one: Plan, other: Plan, group: frozenset[str], machine: CpuMachine) -> tuple[float, float]:
@@ -151,10 +175,15 @@ def holds_product(part: Tree) -> bool:
     return any(loop.bind == "microkernel" for loop in loops(part))
 
 
-def _remark(doubt: Doubt, together: float, apart: float, pays: bool, chosen: bool) -> Remark:
+def _remark(doubts: Sequence[Doubt], together: float, apart: float, pays: bool, chosen: bool) -> Remark:
+    """What became of some equal groups."""
     kept = "run apart" if pays else "stay in one kernel"
+    first, *others = doubts
+    more = f", and {quantity(len(others), 'group')} equal to it," if others else ""
+    expected = sum(doubt.expected for doubt in doubts)
     line = (
-        f"{', '.join(doubt.names)} {kept}: in their best shape {microseconds(together)} together and "
-        f"{microseconds(apart)} apart expected, where the search thought of {microseconds(doubt.expected)} together."
+        f"{', '.join(first.names)}{more} {kept}: in their best shape {microseconds(together)} together and "
+        f"{microseconds(apart)} apart expected, where the search thought of {microseconds(expected)} together."
     )
-    return weighed(PASS, doubt.names, pays, line, apart, together, chosen)
+    names = tuple(name for doubt in doubts for name in doubt.names)
+    return weighed(PASS, names, pays, line, apart, together, chosen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 
@@ -15,7 +16,8 @@ from polyfuse.rewrite import expand
 from polyfuse.strategy import Plan
 from polyfuse.strategy.candidates import Choose, Picked, cheapest
 from polyfuse.strategy.driver import Start
-from polyfuse.strategy.passes.backtrack import Doubt
+from polyfuse.strategy.fusion.group_search import KeptApart
+from polyfuse.strategy.passes.backtrack import Doubt, Doubted, reconsidered
 from polyfuse.strategy.passes.kernels import Kernels, backtracked
 from polyfuse.strategy.pipeline import plan_for
 
@@ -86,3 +88,33 @@ def test_choices_are_made_for_the_kernels_that_stay(pyramid: Plan) -> None:
 def test_without_doubts_nothing_is_compared() -> None:
     nest = pf.lower(pf.nn.Sequential(pf.nn.Linear(32, 32), pf.nn.ReLU()), batch=4)
     assert not any("in their best shape" in note for note in plan_for(nest, ONE_CORE).notes)
+
+
+def layers() -> pf.Nest:
+    """Three layers, of which the last one's activation is another."""
+    linears = [pf.nn.Linear(32, 32, seed=n) for n in range(3)]
+    activations = pf.nn.ReLU(), pf.nn.ReLU(), pf.nn.Tanh()
+    return pf.lower(pf.nn.Sequential(*chain.from_iterable(zip(linears, activations, strict=True))), batch=8)
+
+
+@pytest.mark.parametrize(
+    ("expected", "tried"),
+    [((1e-6, 1e-6, 1e-6), [{0, 1}, {2}]), ((1e-6, 3e-6, 2e-6), [{0}, {2}, {1}])],
+    ids=["equal", "with other seconds"],
+)
+def test_equal_groups_are_taken_apart_together(
+    expected: tuple[float, float, float], tried: list[set[int]]
+) -> None:
+    plan = plan_for(layers(), ZEN5)
+    names = ("mac0", "relu0"), ("mac1", "relu1"), ("mac2", "tanh0")
+    asked = []
+
+    def without(apart: KeptApart) -> Doubted:
+        asked.append({n for n, each in enumerate(names) if frozenset(each) in apart})
+        return plan, ()
+
+    doubts = tuple(Doubt(each, seconds, 1e-3) for each, seconds in zip(names, expected, strict=True))
+    found = reconsidered((plan, doubts), without)
+    assert asked == tried
+    assert not found.refused
+    assert ("and 1 group equal to it," in found.remarks[0].text) is (tried[0] == {0, 1})
