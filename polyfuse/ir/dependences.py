@@ -72,6 +72,11 @@ class Pairs:
         return self.kind in ("flow", "reduction")
 
     @cached_property
+    def text(self) -> str:
+        """The kind and the relation as a text."""
+        return f"{self.kind} {self.map}"
+
+    @cached_property
     def is_empty(self) -> bool:
         """True if there are no pairs."""
         return bool(self.map.is_empty())

@@ -17,7 +17,6 @@ import islpy as isl
 from polyfuse.ir.access import Access
 from polyfuse.ir.gather import read_from
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.scalar import encode
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Fetch, Leaf, Loop, Sequence, Tree, children, loops, statements
@@ -58,6 +57,12 @@ def form_of(nest: Nest, part: Tree) -> Form:
     return Form(text, tuple(names), tuple(steps))
 
 
+def dependences_of(nest: Nest, part: Tree, form: Form) -> tuple[str, ...]:
+    """The dependences among the statements of a part without names, in some fixed order."""
+    numbers = {name: number for number, name in enumerate(form.names)}
+    return tuple(sorted(numbered(pair.text, numbers) for pair in nest.dependences().among(part.members)))
+
+
 def numbered(text: str, numbers: Mapping[str, int]) -> str:
     """Return isl's text with numbers in place of tuple names.
 
@@ -73,9 +78,10 @@ def _gather(tensor: Tensor, numbers: Mapping[str, int]) -> str:
 
 
 def _statement(s: Statement, numbers: Mapping[str, int]) -> Iterable[str]:
-    yield f"{s.op} {encode(s.body)}"
-    for known in (s.domain, *(access.map for access in s.accesses)):
-        yield numbered(str(known), numbers)
+    body, *sets = s.texts
+    yield body
+    for text in sets:
+        yield numbered(text, numbers)
 
 
 def _tree(tree: Tree, numbers: Mapping[str, int], steps: Mapping[str, int]) -> Iterable[str]:
@@ -92,7 +98,7 @@ def _tree(tree: Tree, numbers: Mapping[str, int], steps: Mapping[str, int]) -> I
             waits = f"{tree.barrier} {tree.grid} {tree.slots}"
             marks = f"{tree.bind} {waits} {tree.apart} {tree.math} {buffers} {fetches} {streams}"
             yield f"loop {steps[tree.name]} {marks}"
-            yield from (numbered(str(date), numbers) for _, date in tree.dates)
+            yield from (numbered(text, numbers) for text in tree.texts)
     for child in children(tree):
         yield from _tree(child, numbers, steps)
 

@@ -85,6 +85,12 @@ class Statement:
         """The names of all tensors accessed, without repetition, the target first."""
         return tuple(dict.fromkeys(access.tensor for access in self.accesses))
 
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The operator with the body, the domain and the accesses as texts; equal ones mean the same."""
+        sets = self.domain, *(access.map for access in self.accesses)
+        return (f"{self.op} {encode(self.body)}", *map(str, sets))
+
     def __getstate__(self) -> dict[str, Any]:
         """SymPy's own pickle would re-evaluate the body, so it travels as JSON."""
         own = {each.name: self.__dict__[each.name] for each in fields(self)}

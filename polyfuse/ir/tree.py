@@ -143,6 +143,11 @@ class Loop:
         return self.body.members
 
     @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The dates as texts."""
+        return tuple(str(date) for _, date in self.dates)
+
+    @cached_property
     def flat(self) -> bool:
         """True if no sequence below is directly inside another."""
         return is_flat(self.body)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
-from polyfuse.ir.form import Form, form_of, numbered, renamed_statement, renamed_tree
+from polyfuse.ir.form import Form, dependences_of, form_of, renamed_statement, renamed_tree
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
@@ -41,12 +41,11 @@ class Alike:
         form = form_of(nest, part)
         numbers = {name: number for number, name in enumerate(form.names)}
         written = parts_with(nest.order, part.members)
-        pairs = nest.dependences().among(part.members)
         return Alike(
             form,
             tuple(form_of(nest, each) for each in written),
             tuple(tuple(numbers.get(name, -1) for name in each.names) for each in written),
-            tuple(sorted(f"{p.kind} {numbered(str(p.map), numbers)}" for p in pairs)),
+            dependences_of(nest, part, form),
         )
 
 

@@ -194,11 +194,10 @@ def _uses(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop, 
         own = loops_around(tree, name)[len(band) :]
         for position, access in enumerate(counts.nest.statement(name).accesses):
             tensor = counts.nest.tensor(access.tensor)
-            internal = tensor.role == "temporary" and counts.users[tensor.name] <= inside
+            internal = is_internal(counts, tensor.name, inside)
             ratios = tuple(counts.slice_ratio(name, position, date[name]) for date in dates)
             elements = counts.footprint(name, position)
-            written = position == 0
-            read = not (written or (tensor.role == "temporary" and counts.sources(name, position) <= inside))
+            written, read = position == 0, is_read(counts, name, position, inside)
             use = Use(tensor.name, tensor.itemsize, elements, ratios, read, written, internal)
             here = counts.slice_box(name, position, tuple(date[name] for date in dates))
             group = 0 if internal else _group(here, seen.setdefault(tensor.name, []))
@@ -207,6 +206,19 @@ def _uses(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop, 
                 read_in.setdefault((tensor.name, group), set()).add(id(own[0]))
     passes = {key: max(1, len(read_in.get(key, ()))) for key in found}
     return tuple(replace(reduce(_either, uses), passes=passes[key]) for key, uses in found.items())
+
+
+def is_internal(counts: Counts, tensor: str, inside: frozenset[str]) -> bool:
+    """True if a tensor is a temporary of some statements alone."""
+    return counts.nest.tensor(tensor).role == "temporary" and counts.users[tensor] <= inside
+
+
+def is_read(counts: Counts, name: str, position: int, inside: frozenset[str]) -> bool:
+    """True if an access reads what others than some statements wrote: the caller does so in all but temporaries."""
+    if position == 0:
+        return False
+    tensor = counts.nest.statement(name).accesses[position].tensor
+    return counts.nest.tensor(tensor).role != "temporary" or not counts.sources(name, position) <= inside
 
 
 APART = 2

@@ -22,6 +22,7 @@ from polyfuse.ir.tree import Tree
 from polyfuse.machine import CpuMachine, Gpu, GpuMachine, Machine
 from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.cost.equal_prices import Priced, with_names
 from polyfuse.strategy.cost.kernel_model import Kernel, kernel_of
 
 TILE_EFFICIENCY = 0.9
@@ -166,13 +167,14 @@ Alone = Callable[[Nest, Kernel, KernelCost], KernelCost]
 
 
 class Model:
-    """The costs of a nest's kernels on a machine; each part of a tree is costed once."""
+    """The costs of a nest's kernels on a machine; each part of a tree is costed once, and equal ones together."""
 
     def __init__(self, counts: Counts, machine: Machine, tiled: Alone | None = None) -> None:
         self.counts = counts
         self.machine = machine
         self.tiled = tiled
         self._known: dict[int, tuple[Tree, Kernel, KernelCost]] = {}
+        self._equal: dict[Priced, tuple[Priced, Kernel, KernelCost]] = {}
 
     def kernel(self, part: Tree) -> Kernel:
         """The part as a kernel."""
@@ -184,8 +186,15 @@ class Model:
 
     def _found(self, part: Tree) -> tuple[Tree, Kernel, KernelCost]:
         if id(part) not in self._known:
-            kernel = kernel_of(self.counts, part)
-            self._known[id(part)] = part, kernel, best(kernel, self.machine, self.counts.total_bytes)
+            priced = Priced.of(self.counts, part)
+            if priced not in self._equal:
+                kernel = kernel_of(self.counts, part)
+                cost = best(kernel, self.machine, self.counts.total_bytes)
+                self._equal[priced] = priced, kernel, cost
+            first, kernel, cost = self._equal[priced]
+            if first is not priced:
+                kernel = with_names(kernel, part, first.names_in(priced))
+            self._known[id(part)] = part, kernel, cost
         return self._known[id(part)]
 
 
