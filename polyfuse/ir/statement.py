@@ -91,6 +91,11 @@ class Statement:
         sets = self.domain, *(access.map for access in self.accesses)
         return (f"{self.op} {encode(self.body)}", *map(str, sets))
 
+    @cached_property
+    def answers(self) -> dict[tuple[object, ...], Any]:
+        """What is known about the statement alone, by question: searches ask the same again and again."""
+        return {}
+
     def __getstate__(self) -> dict[str, Any]:
         """SymPy's own pickle would re-evaluate the body, so it travels as JSON."""
         own = {each.name: self.__dict__[each.name] for each in fields(self)}

@@ -104,9 +104,13 @@ def contractions_of(
         return ()
     if any(nest.tensor(access.tensor).gather is not None for access in s.reads):
         return ()  # rows that lie anywhere: blocks read them from a tensor of their own
-    both = (_factor(s, value, by_value, still) for value in s.body.args)
-    factors = [factor for factor in both if factor is not None]
-    return tuple(_roles(s, factors, groups, still)) if len(factors) == 2 else ()
+    question = "contractions", by_value, groups, still
+    if question not in s.answers:
+        both = (_factor(s, value, by_value, still) for value in s.body.args)
+        factors = [factor for factor in both if factor is not None]
+        s.answers[question] = tuple(_roles(s, factors, groups, still)) if len(factors) == 2 else ()
+    found: tuple[Product, ...] = s.answers[question]
+    return found
 
 
 def products_among(
