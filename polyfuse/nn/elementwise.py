@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from polyfuse.errors import BadArgument
-from polyfuse.nn.graph import INTEGERS, Operand, Value, pointwise
+from polyfuse.nn.graph import INTEGERS, REMAINDER, Operand, Value, compared, pointwise
 
 
 def abs(x: Value) -> Value:
@@ -202,9 +202,7 @@ def remainder(x: Operand, y: Operand) -> Value:
     Returns:
         The remainders, of the broadcast shape.
     """
-    signs = "where({1} < 0.0, where({0} > 0.0, {0} + {1}, {0}), where({0} < 0.0, {0} + {1}, {0}))"
-    text = f"where(abs({{0}}) < abs({{1}}), {signs}, {{0}} - {{1}} * floor({{0}} / {{1}}))"
-    return pointwise("remainder", text, x, y, integers="{0} % {1}")
+    return pointwise("remainder", REMAINDER, x, y, integers="{0} % {1}")
 
 
 # -- bits of integers --------------------------------------------------------------------------------------------------
@@ -275,27 +273,27 @@ def clamp(x: Operand, low: Operand | None = None, high: Operand | None = None) -
 
 def less(x: Operand, y: Operand) -> Value:
     """1 where x < y, else 0. Statement less, tensor a."""
-    return pointwise("less", "where({0} < {1}, 1.0, 0.0)", x, y, integers="where({0} < {1}, 1, 0)")
+    return compared("less", "<", x, y)
 
 
 def less_equal(x: Operand, y: Operand) -> Value:
     """1 where x <= y, else 0. Statement less_equal, tensor a."""
-    return pointwise("less_equal", "where({0} <= {1}, 1.0, 0.0)", x, y, integers="where({0} <= {1}, 1, 0)")
+    return compared("less_equal", "<=", x, y)
 
 
 def greater(x: Operand, y: Operand) -> Value:
     """1 where x > y, else 0. Statement greater, tensor a."""
-    return pointwise("greater", "where({0} > {1}, 1.0, 0.0)", x, y, integers="where({0} > {1}, 1, 0)")
+    return compared("greater", ">", x, y)
 
 
 def greater_equal(x: Operand, y: Operand) -> Value:
     """1 where x >= y, else 0. Statement greater_equal, tensor a."""
-    return pointwise("greater_equal", "where({0} >= {1}, 1.0, 0.0)", x, y, integers="where({0} >= {1}, 1, 0)")
+    return compared("greater_equal", ">=", x, y)
 
 
 def equal(x: Operand, y: Operand) -> Value:
     """1 where x == y, else 0. Statement equal, tensor a."""
-    return pointwise("equal", "where({0} == {1}, 1.0, 0.0)", x, y, integers="where({0} == {1}, 1, 0)")
+    return compared("equal", "==", x, y)
 
 
 def not_equal(x: Operand, y: Operand) -> Value:

@@ -8,9 +8,19 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from polyfuse.errors import BadArgument, quantity
-from polyfuse.ir.whole import all_whole, whole
-from polyfuse.nn.graph import Operand, Value, apply, as_value, check_value, element_type, pointwise, product
+from polyfuse.errors import BadArgument
+from polyfuse.nn.graph import (
+    Axes,
+    Operand,
+    Value,
+    apply,
+    as_value,
+    axes_of,
+    axis_of,
+    element_type,
+    pointwise,
+    product,
+)
 from polyfuse.nn.nest_writer import Array
 from polyfuse.nn.normalization.along_axes import LayerNorm as LayerNormOperation
 from polyfuse.nn.normalization.along_axes import LogSoftmax as LogSoftmaxOperation
@@ -19,8 +29,7 @@ from polyfuse.nn.normalization.along_axes import Softmax as SoftmaxOperation
 from polyfuse.nn.operations import Cast, Reduce
 from polyfuse.nn.operations import Linear as LinearOperation
 from polyfuse.nn.sizes import GivenSize, all_sizes
-
-Axes = int | Sequence[int] | None
+from polyfuse.nn.torch_names import torch_names
 
 
 class Layer(Protocol):
@@ -123,6 +132,7 @@ def relu(x: Value) -> Value:
     return pointwise("relu", "max({0}, 0)", x, integers=True)
 
 
+@torch_names(negative_slope="slope")
 def leaky_relu(x: Value, slope: float = 0.01) -> Value:
     """`x where x > 0, else slope * x`. Statement leaky_relu, tensor a.
 
@@ -222,6 +232,7 @@ def matmul(x: Value, y: Array | Value) -> Value:
     return product(x, as_value(y, x.dtype))
 
 
+@torch_names(dim="axis")
 def softmax(x: Value, axis: int = -1) -> Value:
     """exp(x) / sum exp(x) along an axis, with the maximum subtracted first. Tensors m, e, s, p.
 
@@ -238,6 +249,7 @@ def softmax(x: Value, axis: int = -1) -> Value:
     return apply(SoftmaxOperation(axis_of("softmax", x, axis)), [x])
 
 
+@torch_names(dim="axis")
 def log_softmax(x: Value, axis: int = -1) -> Value:
     """`x - log sum exp(x)` along an axis, with the maximum subtracted first. Tensors m, s, l, p.
 
@@ -314,6 +326,7 @@ def rms_norm(
     return apply(RMSNormOperation(shape, eps, bool(parameters)), [x, *parameters])
 
 
+@torch_names(dim="axis", keepdim="keepdims")
 def sum(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
     """The sum over some axes. Statements sum_init, sum; tensor s.
 
@@ -331,6 +344,7 @@ def sum(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
     return apply(Reduce("sum", axes_of("sum", x, axis), keepdims), [x])
 
 
+@torch_names(dim="axis", keepdim="keepdims")
 def mean(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
     """The mean over some axes. Statements meansum_init, meansum, mean; tensors s, mu.
 
@@ -348,6 +362,7 @@ def mean(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
     return apply(Reduce("mean", axes_of("mean", x, axis), keepdims), [x])
 
 
+@torch_names(dim="axis", keepdim="keepdims")
 def prod(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
     """The product over some axes; 1 of none. Statements prod_init, prod; tensor q.
 
@@ -365,6 +380,7 @@ def prod(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
     return apply(Reduce("prod", axes_of("prod", x, axis), keepdims), [x])
 
 
+@torch_names(dim="axis", keepdim="keepdims")
 def max(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
     """The maximum over some axes. Statements max_init, max; tensor m.
 
@@ -382,6 +398,7 @@ def max(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
     return apply(Reduce("max", axes_of("max", x, axis), keepdims), [x])
 
 
+@torch_names(dim="axis", keepdim="keepdims")
 def min(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
     """The minimum over some axes. Statements min_init, min; tensor m.
 
@@ -397,24 +414,3 @@ def min(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
         BadArgument: if an axis does not exist, or is named twice.
     """
     return apply(Reduce("min", axes_of("min", x, axis), keepdims), [x])
-
-
-def axis_of(operation: str, x: Value, axis: int) -> int:
-    """An axis counted from the left; BadArgument if x has no such axis, or is not a value."""
-    check_value(operation, x)
-    at = whole(f"{operation}: axis", axis)
-    if not -x.rank <= at < x.rank:
-        raise BadArgument(f"{operation}: axis {at} of {x!r}, which has {quantity(x.rank, 'axis', 'axes')}")
-    return at % x.rank
-
-
-def axes_of(operation: str, x: Value, axis: Axes) -> tuple[int, ...]:
-    """Axes counted from the left, sorted; BadArgument if x has no such axis or one is named twice."""
-    check_value(operation, x)
-    if axis is None:
-        return tuple(range(x.rank))
-    given = all_whole(f"{operation}: axis", axis)
-    found = tuple(sorted(axis_of(operation, x, a) for a in given))
-    if len(set(found)) < len(found):
-        raise BadArgument(f"{operation}: axes {given} of {x!r} name an axis twice")
-    return found

@@ -11,15 +11,18 @@ import keyword
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 
-from polyfuse.errors import BadArgument
+from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir import DType
+from polyfuse.ir.whole import all_whole, whole
 from polyfuse.nn.nest_writer import Array
-from polyfuse.nn.operations import Linear, Matmul, Operation, Pointwise
-from polyfuse.nn.shape.operations import View, sliced
-from polyfuse.nn.sizes import GivenSize, Shape, all_sizes, is_negative
+from polyfuse.nn.operations import Linear, Matmul, Operation, Pointwise, Reduce
+from polyfuse.nn.shape.operations import View, reshaped, sliced
+from polyfuse.nn.sizes import GivenSize, Product, Shape, all_sizes, is_negative
+from polyfuse.nn.torch_names import torch_names
 
 FLOATS: dict[str, DType] = {
     "float32": "float32",
@@ -63,7 +66,8 @@ class Value:
     """A tensor that is not computed yet: an input, a constant, or an operation on other values.
 
     Operators + - * / **, abs and unary minus act element by element and broadcast as in NumPy, with values, arrays and
-    numbers; x @ w is a matrix product, batched if there are more axes; x[1, ::2] is a view.
+    numbers, and so do // and % (rounded down), < <= > >= (1 where it holds, else 0) and the methods eq and ne; == asks
+    whether two values are one object. x @ w is a matrix product, batched if there are more axes; x[1, ::2] is a view.
     """
 
     source: Input | Constant | Operation | Further
@@ -102,6 +106,35 @@ class Value:
     def __rtruediv__(self, other: Operand) -> Value:
         return pointwise("div", "{0} / {1}", other, self)
 
+    def __floordiv__(self, other: Operand) -> Value:
+        return pointwise("div", "floor({0} / {1})", self, other, integers="{0} // {1}")
+
+    def __rfloordiv__(self, other: Operand) -> Value:
+        return pointwise("div", "floor({0} / {1})", other, self, integers="{0} // {1}")
+
+    def __mod__(self, other: Operand) -> Value:
+        return pointwise("remainder", REMAINDER, self, other, integers="{0} % {1}")
+
+    def __rmod__(self, other: Operand) -> Value:
+        return pointwise("remainder", REMAINDER, other, self, integers="{0} % {1}")
+
+    def __lt__(self, other: Operand) -> Value:
+        return compared("less", "<", self, other)
+
+    def __le__(self, other: Operand) -> Value:
+        return compared("less_equal", "<=", self, other)
+
+    def __gt__(self, other: Operand) -> Value:
+        return compared("greater", ">", self, other)
+
+    def __ge__(self, other: Operand) -> Value:
+        return compared("greater_equal", ">=", self, other)
+
+    def __bool__(self) -> NoReturn:
+        raise BadArgument(
+            f"{self!r} is not computed yet, so no branch can depend on it; nn.where(condition, a, b) chooses elements"
+        )
+
     def __matmul__(self, other: Value | Array) -> Value:
         return product(self, as_value(other, self.dtype))
 
@@ -117,10 +150,134 @@ class Value:
         return pointwise("abs", "abs({0})", self, integers=True)
 
     def __pow__(self, other: Operand) -> Value:
-        return pointwise("pow", "{0} ** {1}", self, other)
+        return pointwise("pow", "{0} ** {1}", self, other, integers=True)
+
+    def __rpow__(self, other: Operand) -> Value:
+        return pointwise("pow", "{0} ** {1}", other, self, integers=True)
 
     def __neg__(self) -> Value:
         return pointwise("neg", "-{0}", self, integers=True)
+
+    def abs(self) -> Value:
+        """The absolute value, as `nn.abs`."""
+        return abs(self)
+
+    def eq(self, other: Operand) -> Value:
+        """1 where this value equals another, else 0, as `nn.equal`."""
+        return compared("equal", "==", self, other)
+
+    def ne(self, other: Operand) -> Value:
+        """1 where this value differs from another or one is NaN, else 0, as `nn.not_equal`."""
+        return pointwise(
+            "not_equal", "where({0} == {1}, 0.0, 1.0)", self, other, integers="where({0} == {1}, 0, 1)"
+        )
+
+    @torch_names(dim="axis", keepdim="keepdims")
+    def sum(self, axis: Axes = None, keepdims: bool = False) -> Value:
+        """The sum over some axes, as `nn.sum`."""
+        return apply(Reduce("sum", axes_of("sum", self, axis), keepdims), (self,))
+
+    @torch_names(dim="axis", keepdim="keepdims")
+    def mean(self, axis: Axes = None, keepdims: bool = False) -> Value:
+        """The mean over some axes, as `nn.mean`."""
+        return apply(Reduce("mean", axes_of("mean", self, axis), keepdims), (self,))
+
+    @torch_names(dim="axis", keepdim="keepdims")
+    def max(self, axis: Axes = None, keepdims: bool = False) -> Value:
+        """The maximum over some axes, as `nn.max`."""
+        return apply(Reduce("max", axes_of("max", self, axis), keepdims), (self,))
+
+    @torch_names(dim="axis", keepdim="keepdims")
+    def min(self, axis: Axes = None, keepdims: bool = False) -> Value:
+        """The minimum over some axes, as `nn.min`."""
+        return apply(Reduce("min", axes_of("min", self, axis), keepdims), (self,))
+
+    def permute(self, *axes: int | Sequence[int]) -> Value:
+        """Permute the axes, as `nn.permute`: x.permute(1, 0), or x.permute((1, 0)).
+
+        Args:
+            *axes: Each axis once, or one sequence of them.
+
+        Returns:
+            A view.
+
+        Raises:
+            BadArgument: if they are not a permutation.
+        """
+        given = axes[0] if len(axes) == 1 else axes
+        order = tuple(axis_of("permute", self, axis) for axis in all_whole("permute: axes", given))
+        if sorted(order) != list(range(self.rank)):
+            raise BadArgument(f"permute: axes {tuple(order)} do not name each axis of {self!r} once")
+        subscripts = tuple(f"{{{order.index(axis)}}}" for axis in range(self.rank))
+        return viewed(self, "permute", tuple(self.shape[axis] for axis in order), subscripts)
+
+    def transpose(self, first: int = -2, second: int = -1) -> Value:
+        """Exchange two axes, as `nn.transpose`.
+
+        Args:
+            first: An axis.
+            second: An axis.
+
+        Returns:
+            A view.
+
+        Raises:
+            BadArgument: if an axis does not exist.
+        """
+        a, b = axis_of("transpose", self, first), axis_of("transpose", self, second)
+        order = list(range(self.rank))
+        order[a], order[b] = b, a
+        return self.permute(order)
+
+    def reshape(self, *shape: GivenSize | Sequence[GivenSize]) -> Value:
+        """Show the elements in another shape, as `nn.reshape`: x.reshape(8, -1), or x.reshape((8, -1)).
+
+        Args:
+            *shape: The sizes, or one sequence of them; one may be -1 and is then inferred.
+
+        Returns:
+            A view.
+
+        Raises:
+            BadArgument: if the number of elements differs, or an element's place is not affine in sizes.
+        """
+        given = shape[0] if len(shape) == 1 else shape
+        sizes, elements = all_sizes("reshape: shape", given), Product.of(self.shape)
+        if -1 in sizes:
+            left = elements.over(Product.of(size for size in sizes if size != -1))
+            if sizes.count(-1) > 1 or left is None:
+                raise BadArgument(
+                    f"reshape: no size in place of -1 in {sizes} fits {self!r}"
+                    + (": a size is affine, and two symbolic axes cannot be one" if elements.symbols else "")
+                )
+            sizes = tuple(left if size == -1 else size for size in sizes)
+        if any(map(is_negative, sizes)) or Product.of(sizes) != elements:
+            count = quantity(elements if elements.symbols else elements.factor, "element")
+            raise BadArgument(f"reshape: {self!r} has {count}, the shape {sizes} {Product.of(sizes)}")
+        return viewed(self, "reshape", sizes, reshaped(self.shape, sizes))
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Value:
+        """Make one axis of several in a row, as torch's flatten.
+
+        Args:
+            start_dim: The first of the axes.
+            end_dim: The last of the axes.
+
+        Returns:
+            A view; a value without axes gets one of size 1.
+
+        Raises:
+            BadArgument: if an axis does not exist, or the last stands before the first.
+        """
+        if not self.rank:
+            return self.reshape((1,))
+        first, last = axis_of("flatten", self, start_dim), axis_of("flatten", self, end_dim)
+        if last < first:
+            raise BadArgument(f"flatten: axis {end_dim} of {self!r} stands before axis {start_dim}")
+        count = Product.of(self.shape[first : last + 1]).over(Product.of(()))
+        if count is None:
+            raise BadArgument(f"flatten: {self!r}: two symbolic axes cannot be one")
+        return self.reshape((*self.shape[:first], count, *self.shape[last + 1 :]))
 
     def __repr__(self) -> str:
         match self.source:
@@ -136,6 +293,15 @@ class Value:
 
 
 Operand = Value | Array | float
+
+Axes = int | Sequence[int] | None
+
+REMAINDER = (
+    "where(abs({0}) < abs({1}), "
+    "where({1} < 0.0, where({0} > 0.0, {0} + {1}, {0}), where({0} < 0.0, {0} + {1}, {0})), "
+    "{0} - {1} * floor({0} / {1}))"
+)
+"""The remainder of floating-point numbers, of the sign of the divisor."""
 
 
 def dtype_of(dtype: object) -> DType:
@@ -267,6 +433,40 @@ def pointwise(kind: str, text: str, *operands: Operand, integers: bool | str = F
         leaves.append(f"{{{len(values)}}}")
         values.append(as_value(operand, dtype))
     return apply(Pointwise(kind, text.format(*leaves), of_integers=whole), values)
+
+
+def compared(kind: str, sign: str, x: Operand, y: Operand) -> Value:
+    """1 where a comparison holds, else 0, broadcast."""
+    text = f"where({{0}} {sign} {{1}}, 1.0, 0.0)"
+    return pointwise(kind, text, x, y, integers=text.replace(".0", ""))
+
+
+def viewed(x: Value, kind: str, shape: Shape, subscripts: tuple[str, ...], needed: Shape = ()) -> Value:
+    """A view; x itself where it shows x as it is."""
+    if shape == x.shape and subscripts == tuple(f"{{{d}}}" for d in range(x.rank)):
+        return x
+    return apply(View(kind, shape, subscripts, needed), [x])
+
+
+def axis_of(operation: str, x: Value, axis: int) -> int:
+    """An axis counted from the left; BadArgument if x has no such axis, or is not a value."""
+    check_value(operation, x)
+    at = whole(f"{operation}: axis", axis)
+    if not -x.rank <= at < x.rank:
+        raise BadArgument(f"{operation}: axis {at} of {x!r}, which has {quantity(x.rank, 'axis', 'axes')}")
+    return at % x.rank
+
+
+def axes_of(operation: str, x: Value, axis: Axes) -> tuple[int, ...]:
+    """Axes counted from the left, sorted; BadArgument if x has no such axis or one is named twice."""
+    check_value(operation, x)
+    if axis is None:
+        return tuple(range(x.rank))
+    given = all_whole(f"{operation}: axis", axis)
+    found = tuple(sorted(axis_of(operation, x, a) for a in given))
+    if len(set(found)) < len(found):
+        raise BadArgument(f"{operation}: axes {given} of {x!r} name an axis twice")
+    return found
 
 
 def _literal(kind: str, number: float, dtype: DType) -> str:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -20,6 +20,7 @@ from polyfuse.nn.initial_weights import generator
 from polyfuse.nn.nest_writer import Array
 from polyfuse.nn.shape.embedding import embedding
 from polyfuse.nn.sizes import Shape
+from polyfuse.nn.torch_names import torch_names
 
 
 class Module:
@@ -108,6 +109,7 @@ class Linear(Module):
         return f"Linear({self.weight.shape[0]}, {self.weight.shape[1]}{bias}, dtype={self.dtype!r})"
 
 
+@torch_names(num_embeddings="num", embedding_dim="dim")
 class Embedding(Module):
     """Rows of `weight` (num, dim), chosen by number: input (…) of integers from 0 to num - 1, output (…, dim).
 
@@ -152,6 +154,7 @@ class Embedding(Module):
         return f"Embedding({self.weight.shape[0]}, {self.weight.shape[1]}, dtype={self.dtype!r})"
 
 
+@torch_names(elementwise_affine="affine")
 class OverLastAxes(Module):
     """A layer that normalises over the last axes, of shape `normalized_shape`; gamma is 1 and beta 0, if affine."""
 
@@ -207,21 +210,41 @@ class RMSNorm(OverLastAxes):
         return functional.rms_norm(x, self.normalized_shape, self.gamma, self.eps)
 
 
-def check_module(name: str, given: object) -> None:
-    """BadArgument for what is not a layer: a class, a function, a list of layers."""
-    if not isinstance(given, Module):
-        raise BadArgument(
-            f"{name}: {given!r} is not a layer; expected layers as arguments, as in Sequential(Linear(8, 4), ReLU())"
-        )
+@dataclass(frozen=True)
+class Function(Module):
+    """A function of a value as a layer, without weights: `nn.relu`, a lambda, a `pf.scalar`."""
+
+    function: Callable[[Value], Value]
+
+    def forward(self, x: Value) -> Value:
+        """Return the function's value; BadArgument if it is none."""
+        found = self.function(x)
+        if not isinstance(found, Value):
+            raise BadArgument(f"{self!r} returned {found!r}, expected a value of polyfuse.nn")
+        return found
+
+    def __repr__(self) -> str:
+        return str(getattr(self.function, "__name__", None) or getattr(self.function, "name", self.function))
+
+
+def module_of(name: str, given: object) -> Module:
+    """A layer, or a function as one; BadArgument for anything else: a class, a list of layers."""
+    if isinstance(given, Module):
+        return given
+    if callable(given) and not isinstance(given, type | Value):
+        return Function(given)
+    instance = f"{given.__name__}() is one" if isinstance(given, type) and issubclass(given, Module) else ""
+    raise BadArgument(
+        f"{name}: {given!r} is not a layer; {instance or 'expected layers and functions of values as arguments'}, "
+        "as in Sequential(Linear(8, 4), ReLU(), nn.exp)"
+    )
 
 
 class Sequential(Module):
-    """Layers in sequence: Sequential(a, b)(x) is b(a(x))."""
+    """Layers and functions of values in sequence: Sequential(a, b)(x) is b(a(x))."""
 
-    def __init__(self, *layers: Module) -> None:
-        for layer in layers:
-            check_module("Sequential", layer)
-        self.layers = layers
+    def __init__(self, *layers: Module | Callable[[Value], Value]) -> None:
+        self.layers = tuple(module_of("Sequential", layer) for layer in layers)
 
     def forward(self, x: Value) -> Value:
         """The last layer's value; x itself if there are no layers."""
@@ -239,16 +262,28 @@ class Sequential(Module):
 
 @dataclass(frozen=True)
 class Residual(Module):
-    """inner(x) + x."""
+    """inner(x) + x, of a layer or a function of values."""
 
-    inner: Module
+    inner: Module | Callable[[Value], Value]
 
     def __post_init__(self) -> None:
-        check_module("Residual", self.inner)
+        object.__setattr__(self, "inner", module_of("Residual", self.inner))
 
     def forward(self, x: Value) -> Value:
         """inner(x) + x."""
         return functional.add(self.inner(x), x)
+
+
+@dataclass(frozen=True)
+class Flatten(Module):
+    """One axis in place of axes start_dim to end_dim: (N, C, H, W) becomes (N, C · H · W), as torch's Flatten."""
+
+    start_dim: int = 1
+    end_dim: int = -1
+
+    def forward(self, x: Value) -> Value:
+        """The view."""
+        return x.flatten(self.start_dim, self.end_dim)
 
 
 @dataclass(frozen=True)
@@ -278,6 +313,7 @@ class ReLU(Module):
         return functional.relu(x)
 
 
+@torch_names(negative_slope="slope")
 @dataclass(frozen=True)
 class LeakyReLU(Module):
     """x where x > 0, else slope * x."""
@@ -327,6 +363,7 @@ class SiLU(Module):
         return functional.silu(x)
 
 
+@torch_names(dim="axis")
 @dataclass(frozen=True)
 class Softmax(Module):
     """exp(x) / sum exp(x) along an axis."""
@@ -338,6 +375,7 @@ class Softmax(Module):
         return functional.softmax(x, self.axis)
 
 
+@torch_names(dim="axis")
 @dataclass(frozen=True)
 class LogSoftmax(Module):
     """The logarithm of softmax along an axis."""

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from polyfuse.ir import Tensor
-from polyfuse.nn.functional import axis_of
-from polyfuse.nn.graph import Value, apply
+from polyfuse.nn.graph import Value, apply, axis_of
 from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.operations import Operation
 from polyfuse.nn.sizes import Shape
+from polyfuse.nn.torch_names import torch_names
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,7 @@ class Scan(Operation):
             to.assign(f"{self.kind}{n}", {**sizes, i: sizes[i] - 1}, text)
 
 
+@torch_names(dim="axis")
 def cumsum(x: Value, axis: int = -1) -> Value:
     """The running sums along an axis. Statements cumsum_start, cumsum; tensor s.
 
@@ -83,6 +84,7 @@ def cumsum(x: Value, axis: int = -1) -> Value:
     return apply(Scan("cumsum", axis_of("cumsum", x, axis)), [x])
 
 
+@torch_names(dim="axis")
 def cumprod(x: Value, axis: int = -1) -> Value:
     """The running products along an axis. Statements cumprod_start, cumprod; tensor q.
 

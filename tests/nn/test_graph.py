@@ -317,8 +317,9 @@ def test_sizes_and_axes_may_be_numpys(made: Any, shape: tuple[int, ...]) -> None
         (lambda v: nn.concat(v), "concat: no values"),
         (lambda v: nn.input("é", (4,)), "'é' is not a free identifier"),
         (lambda v: nn.Sequential([nn.ReLU()]), r"Sequential: \[ReLU\(\)\] is not a layer"),
-        (lambda v: nn.Sequential(nn.ReLU), "Sequential: <class .* is not a layer"),
-        (lambda v: nn.Residual(nn.relu), "Residual: <function relu at .* is not a layer"),
+        (lambda v: nn.Sequential(nn.ReLU), r"Sequential: <class .* is not a layer; ReLU\(\) is one"),
+        (lambda v: nn.Residual(3), "Residual: 3 is not a layer; expected layers and functions"),
+        (lambda v: nn.Sequential(lambda u: 3)(v), "<lambda> returned 3, expected a value"),
     ],
 )
 def test_what_is_no_size_no_value_and_no_layer_is_refused(make: Any, why: str) -> None:

@@ -8,8 +8,7 @@ from polyfuse.errors import BadArgument, quantity
 from polyfuse.nn.conv.operations import Convolution
 from polyfuse.nn.conv.pooling import AdaptivePooling, Kind, WindowPooling
 from polyfuse.nn.conv.windows import Padding, layout_named, per_axis, windows_of
-from polyfuse.nn.functional import axis_of
-from polyfuse.nn.graph import Value, apply, as_value
+from polyfuse.nn.graph import Value, apply, as_value, axis_of
 from polyfuse.nn.nest_writer import Array
 from polyfuse.nn.normalization.by_channel import BatchNorm as BatchNormOperation
 from polyfuse.nn.normalization.by_channel import GroupNorm as GroupNormOperation

@@ -17,8 +17,10 @@ from polyfuse.nn.graph import Value, dtype_of
 from polyfuse.nn.initial_weights import generator
 from polyfuse.nn.layers import Module
 from polyfuse.nn.nest_writer import Array
+from polyfuse.nn.torch_names import torch_names
 
 
+@torch_names(kernel_size="window")
 class Convolution(Module):
     """A convolution: `weight` (out_channels, in_channels / groups, *window) in both layouts, `bias` (out_channels,).
 
@@ -99,6 +101,7 @@ class Conv3d(Convolution):
     rank = 3
 
 
+@torch_names(kernel_size="window")
 @dataclass(frozen=True)
 class MaxPool(Module):
     """The maximum of each window, along one to three spatial axes; see `max_pool`."""
@@ -114,6 +117,7 @@ class MaxPool(Module):
         return images.max_pool(x, self.window, self.stride, self.padding, self.dilation, self.layout)
 
 
+@torch_names(kernel_size="window", count_include_pad="count_padding")
 @dataclass(frozen=True)
 class AvgPool(Module):
     """The average of each window, along one to three spatial axes; see `avg_pool`."""
@@ -132,6 +136,7 @@ class AvgPool(Module):
         )
 
 
+@torch_names(output_size="size")
 @dataclass(frozen=True)
 class AdaptiveMaxPool(Module):
     """The maximum of each of a given number of windows; see `adaptive_max_pool`."""
@@ -144,6 +149,7 @@ class AdaptiveMaxPool(Module):
         return images.adaptive_max_pool(x, self.size, self.layout)
 
 
+@torch_names(output_size="size")
 @dataclass(frozen=True)
 class AdaptiveAvgPool(Module):
     """The average of each of a given number of windows; see `adaptive_avg_pool`."""
@@ -167,6 +173,7 @@ class _Scaled(Module):
         self.beta: Array | None = np.zeros(channels, dtype_of(dtype)) if affine else None
 
 
+@torch_names(num_features="channels")
 class BatchNorm(_Scaled):
     """Batch normalisation with fixed statistics `mean` (initially 0) and `var` (initially 1); channels along `axis`."""
 
@@ -192,6 +199,7 @@ class BatchNorm(_Scaled):
         )
 
 
+@torch_names(num_groups="groups", num_channels="channels")
 class GroupNorm(_Scaled):
     """Group normalisation of `channels` in `groups`, along `axis`. As many groups as channels make instance norm."""
 

@@ -13,12 +13,13 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType, Tensor
-from polyfuse.nn.functional import Axes, axes_of, axis_of, sqrt
-from polyfuse.nn.graph import INTEGERS, Value, apply
+from polyfuse.nn.functional import sqrt
+from polyfuse.nn.graph import INTEGERS, Axes, Value, apply, axes_of, axis_of
 from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.normalization.along_axes import corrected
 from polyfuse.nn.operations import Operation, fold, kept
 from polyfuse.nn.sizes import Product, Shape
+from polyfuse.nn.torch_names import torch_names
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,7 @@ class Place(Reduction):
         to.assign(f"place{n}", domain, f"{element(out, row)} min= {place}")
 
 
+@torch_names(dim="axis", keepdim="keepdims")
 def var(x: Value, axis: Axes = None, correction: int = 0, keepdims: bool = False) -> Value:
     """The variance over some axes: the mean of the squares of x - mean(x).
 
@@ -238,6 +240,7 @@ def var(x: Value, axis: Axes = None, correction: int = 0, keepdims: bool = False
     return apply(operation, [x])
 
 
+@torch_names(dim="axis", keepdim="keepdims")
 def std(x: Value, axis: Axes = None, correction: int = 0, keepdims: bool = False) -> Value:
     """The standard deviation over some axes: the root of `var`.
 
@@ -256,6 +259,7 @@ def std(x: Value, axis: Axes = None, correction: int = 0, keepdims: bool = False
     return sqrt(var(x, axis, correction, keepdims))
 
 
+@torch_names(dim="axis", keepdim="keepdims")
 def norm(x: Value, axis: Axes = None, order: Literal[1, 2] | float = 2, keepdims: bool = False) -> Value:
     """The vector norm over some axes.
 
@@ -276,6 +280,7 @@ def norm(x: Value, axis: Axes = None, order: Literal[1, 2] | float = 2, keepdims
     return apply(Norm(axes_of("norm", x, axis), keepdims, float(order)), [x])
 
 
+@torch_names(dim="axis", keepdim="keepdims")
 def logsumexp(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
     """log(sum exp(x)) over some axes, without overflow: -inf of -inf alone, inf with an inf, NaN with a NaN.
 
@@ -293,6 +298,7 @@ def logsumexp(x: Value, axis: Axes = None, keepdims: bool = False) -> Value:
     return apply(LogSumExp(axes_of("logsumexp", x, axis), keepdims), [x])
 
 
+@torch_names(dim="axis", keepdim="keepdims")
 def argmax(x: Value, axis: int = -1, keepdims: bool = False) -> Value:
     """The index of the largest value along an axis: the first of several, or of the first NaN.
 
@@ -310,6 +316,7 @@ def argmax(x: Value, axis: int = -1, keepdims: bool = False) -> Value:
     return apply(Place((axis_of("argmax", x, axis),), keepdims, "argmax"), [x])
 
 
+@torch_names(dim="axis", keepdim="keepdims")
 def argmin(x: Value, axis: int = -1, keepdims: bool = False) -> Value:
     """The index of the smallest value along an axis: the first of several, or of the first NaN.
 

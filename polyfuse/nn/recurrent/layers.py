@@ -17,11 +17,13 @@ from polyfuse.nn.nest_writer import Array
 from polyfuse.nn.recurrent import functional as recurrent
 from polyfuse.nn.recurrent.functional import Nonlinearity
 from polyfuse.nn.shape.functional import expand, select, stack
+from polyfuse.nn.torch_names import torch_names
 
 Parameters = tuple[Array, Array, Array | None, Array | None]
 """A layer's w, u, b and bu."""
 
 
+@torch_names(input_size="features", hidden_size="hidden", num_layers="layers")
 class Recurrent(Module):
     """The weights of one or more layers, stacked as in torch: `w` (gates * H, D), `u` (gates * H, H), `b` and `bu`.
 
@@ -153,6 +155,7 @@ class RNN(OneState):
         return recurrent.rnn(x, *parameters, h, self.nonlinearity)
 
 
+@torch_names(input_size="features", hidden_size="hidden")
 class _Cell(Recurrent):
     """One layer's weights, for one step at a time."""
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir.whole import all_whole, whole
-from polyfuse.nn.functional import axes_of, axis_of
-from polyfuse.nn.graph import Value, check_value
+from polyfuse.nn.graph import Value, axes_of, axis_of, check_value
 from polyfuse.nn.shape.chosen import take_by
 from polyfuse.nn.shape.functional import concat, expand, narrow, permute, reshape
 from polyfuse.nn.sizes import Shape, number

@@ -15,8 +15,8 @@ from typing import Literal
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Tensor
 from polyfuse.nn.elementwise import less, where
-from polyfuse.nn.functional import axis_of, cast, maximum
-from polyfuse.nn.graph import INTEGERS, Operand, Value, apply, as_value, check_value
+from polyfuse.nn.functional import cast, maximum
+from polyfuse.nn.graph import INTEGERS, Operand, Value, apply, as_value, axis_of, check_value
 from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.operations import Operation, initial
 from polyfuse.nn.shape.functional import narrow, pad

@@ -11,10 +11,9 @@ from typing import Literal
 
 from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir.whole import all_whole, is_whole, whole
-from polyfuse.nn.functional import axes_of, axis_of
-from polyfuse.nn.graph import Operand, Value, apply, as_value, check_value
-from polyfuse.nn.shape.operations import Join, Pad, View, reshaped, stepped
-from polyfuse.nn.sizes import GivenSize, Product, Shape, Size, all_sizes, is_negative, number, size_of, total
+from polyfuse.nn.graph import Operand, Value, apply, as_value, axes_of, axis_of, check_value, viewed
+from polyfuse.nn.shape.operations import Join, Pad, stepped
+from polyfuse.nn.sizes import GivenSize, Shape, Size, all_sizes, is_negative, number, size_of, total
 
 
 def narrow(x: Value, axis: int, start: GivenSize, length: GivenSize) -> Value:
@@ -68,7 +67,7 @@ def select(x: Value, axis: int, index: GivenSize) -> Value:
         raise BadArgument(f"select: index {index} along axis {axis} of {x!r}, which has {size}")
     dims = iter(range(x.rank - 1))
     subscripts = tuple(str(at) if d == axis else f"{{{next(dims)}}}" for d in range(x.rank))
-    return _view(x, "select", (*x.shape[:axis], *x.shape[axis + 1 :]), subscripts, needed)
+    return viewed(x, "select", (*x.shape[:axis], *x.shape[axis + 1 :]), subscripts, needed)
 
 
 def split(x: Value, sizes: int | Sequence[GivenSize], axis: int = 0) -> tuple[Value, ...]:
@@ -172,11 +171,8 @@ def permute(x: Value, axes: Sequence[int]) -> Value:
     Raises:
         BadArgument: if `axes` is not a permutation.
     """
-    order = tuple(axis_of("permute", x, axis) for axis in all_whole("permute: axes", axes))
-    if sorted(order) != list(range(x.rank)):
-        raise BadArgument(f"permute: axes {tuple(axes)} do not name each axis of {x!r} once")
-    subscripts = tuple(f"{{{order.index(axis)}}}" for axis in range(x.rank))
-    return _view(x, "permute", tuple(x.shape[axis] for axis in order), subscripts)
+    check_value("permute", x)
+    return x.permute(axes)
 
 
 def transpose(x: Value, first: int = -2, second: int = -1) -> Value:
@@ -193,10 +189,8 @@ def transpose(x: Value, first: int = -2, second: int = -1) -> Value:
     Raises:
         BadArgument: if an axis does not exist.
     """
-    a, b = axis_of("transpose", x, first), axis_of("transpose", x, second)
-    order = list(range(x.rank))
-    order[a], order[b] = b, a
-    return permute(x, order)
+    check_value("transpose", x)
+    return x.transpose(first, second)
 
 
 def reshape(x: Value, shape: Sequence[GivenSize]) -> Value:
@@ -215,19 +209,7 @@ def reshape(x: Value, shape: Sequence[GivenSize]) -> Value:
         BadArgument: if the number of elements differs, or an element's place is not affine in sizes.
     """
     check_value("reshape", x)
-    sizes, elements = all_sizes("reshape: shape", shape), Product.of(x.shape)
-    if -1 in sizes:
-        left = elements.over(Product.of(size for size in sizes if size != -1))
-        if sizes.count(-1) > 1 or left is None:
-            raise BadArgument(
-                f"reshape: no size in place of -1 in {sizes} fits {x!r}"
-                + (": a size is affine, and two symbolic axes cannot be one" if elements.symbols else "")
-            )
-        sizes = tuple(left if size == -1 else size for size in sizes)
-    if any(map(is_negative, sizes)) or Product.of(sizes) != elements:
-        count = quantity(elements if elements.symbols else elements.factor, "element")
-        raise BadArgument(f"reshape: {x!r} has {count}, the shape {sizes} {Product.of(sizes)}")
-    return _view(x, "reshape", sizes, reshaped(x.shape, sizes))
+    return x.reshape(shape)
 
 
 def expand(x: Value, shape: Sequence[GivenSize]) -> Value:
@@ -249,7 +231,7 @@ def expand(x: Value, shape: Sequence[GivenSize]) -> Value:
     if new < 0 or any(a not in (1, b) for a, b in zip(x.shape, sizes[max(new, 0) :], strict=True)):
         raise BadArgument(f"expand: {x!r} does not broadcast to {sizes}: sizes must be equal, or 1 in x")
     subscripts = tuple("0" if size == 1 else f"{{{new + d}}}" for d, size in enumerate(x.shape))
-    return _view(x, "expand", sizes, subscripts)
+    return viewed(x, "expand", sizes, subscripts)
 
 
 def flip(x: Value, axes: int | Sequence[int]) -> Value:
@@ -269,7 +251,7 @@ def flip(x: Value, axes: int | Sequence[int]) -> Value:
     subscripts = tuple(
         stepped(d, size - 1, -1) if d in given else f"{{{d}}}" for d, size in enumerate(x.shape)
     )
-    return _view(x, "flip", x.shape, subscripts)
+    return viewed(x, "flip", x.shape, subscripts)
 
 
 def pad(
@@ -367,19 +349,12 @@ def unfold(x: Value, axis: int, size: int, step: int = 1, dilation: int = 1) -> 
     count = room // step + 1
     at = f"{stepped(axis, 0, step)} + {stepped(x.rank, 0, dilation)}"
     subscripts = tuple(at if d == axis else f"{{{d}}}" for d in range(x.rank))
-    return _view(x, "unfold", (*x.shape[:axis], count, *x.shape[axis + 1 :], size), subscripts, (room,))
+    return viewed(x, "unfold", (*x.shape[:axis], count, *x.shape[axis + 1 :], size), subscripts, (room,))
 
 
 def _along(x: Value, kind: str, axis: int, size: Size, start: Size, step: int, needed: Shape = ()) -> Value:
     subscripts = tuple(stepped(d, start, step) if d == axis else f"{{{d}}}" for d in range(x.rank))
-    return _view(x, kind, (*x.shape[:axis], size, *x.shape[axis + 1 :]), subscripts, needed)
-
-
-def _view(x: Value, kind: str, shape: Shape, subscripts: tuple[str, ...], needed: Shape = ()) -> Value:
-    """The view; x itself where it shows x as it is."""
-    if shape == x.shape and subscripts == tuple(f"{{{d}}}" for d in range(x.rank)):
-        return x
-    return apply(View(kind, shape, subscripts, needed), [x])
+    return viewed(x, kind, (*x.shape[:axis], size, *x.shape[axis + 1 :]), subscripts, needed)
 
 
 def _several(operation: str, values: object) -> tuple[Value, ...]:
