@@ -118,16 +118,16 @@ class Value:
     def __rmod__(self, other: Operand) -> Value:
         return pointwise("remainder", REMAINDER, other, self, integers="{0} % {1}")
 
-    def __lt__(self, other: Operand) -> Value:
+    def __lt__(self, other: Operand) -> Value:  # type: ignore[misc]  # reflected, it is the same comparison
         return compared("less", "<", self, other)
 
-    def __le__(self, other: Operand) -> Value:
+    def __le__(self, other: Operand) -> Value:  # type: ignore[misc]  # reflected, it is the same comparison
         return compared("less_equal", "<=", self, other)
 
-    def __gt__(self, other: Operand) -> Value:
+    def __gt__(self, other: Operand) -> Value:  # type: ignore[misc]  # reflected, it is the same comparison
         return compared("greater", ">", self, other)
 
-    def __ge__(self, other: Operand) -> Value:
+    def __ge__(self, other: Operand) -> Value:  # type: ignore[misc]  # reflected, it is the same comparison
         return compared("greater_equal", ">=", self, other)
 
     def __bool__(self) -> NoReturn:

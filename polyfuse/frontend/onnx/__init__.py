@@ -32,8 +32,9 @@ def from_onnx(
     Args:
         model: A file's path, its bytes, or a loaded model. External data is read for a path alone, from regular files
             inside the model's folder.
-        sizes: Numbers for the model's symbolic sizes, by their names: {"batch": 8}; for an input with sizes that have
-            no names, all its sizes: {"x": (8, 3)}.
+        sizes: Numbers for the model's symbolic sizes, by their names: {"batch": 8}. Those without a number are sizes of
+            the nest, which each call's arrays give. For an input with sizes that have no names, all its sizes:
+            {"x": (8, 3)}.
         constants: Values of inputs that are known now: a shape, axes, repeats. They are no inputs of the nest.
         name: The nest's name; the graph's by default.
 
@@ -41,8 +42,8 @@ def from_onnx(
         The nest. Its inputs have the model's names; its outputs are out, or out0, out1, ….
 
     Raises:
-        BadArgument: if onnx is not installed, the file is damaged, of another opset or reads data elsewhere, a size is
-            not known, or operators are not supported; all of these are named, with node and opset.
+        BadArgument: if onnx is not installed, the file is damaged, of another opset or reads data elsewhere, a size has
+            neither a number nor a name, or operators are not supported; all of these are named, with node and opset.
     """
     try:
         import onnx  # noqa: F401  # asked for here first, so that the message can say what to install

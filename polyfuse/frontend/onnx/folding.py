@@ -99,7 +99,9 @@ def folded(node: onnx.NodeProto, opset: int, operands: Sequence[Array | None]) -
         return None
     if any(a.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS) for a in node.attribute):
         return None
-    if not operands or elements(node.op_type, operands) > FOLDED_ELEMENTS:
+    if not operands or any(x is not None and x.dtype == object for x in operands):
+        return None
+    if elements(node.op_type, operands) > FOLDED_ELEMENTS:
         return None
     inputs = list(dict.fromkeys(name for name in node.input if name))
     function = onnx.helper.make_function(

@@ -23,6 +23,8 @@ from polyfuse.frontend.importers import Failed, Missing, Refusal, Unsupported, f
 from polyfuse.frontend.onnx.files import Model, every_node, repeated
 from polyfuse.frontend.onnx.folding import folded
 from polyfuse.frontend.onnx.operators import ONNX, Node, Unknown
+from polyfuse.frontend.onnx.operators.registry import is_symbolic
+from polyfuse.frontend.onnx.symbolic import computed
 from polyfuse.nn import constant
 from polyfuse.nn.graph import FLOATS, Constant, Input, Value
 
@@ -95,7 +97,8 @@ class Walk:
         if any(isinstance(operand, Failed) for operand in operands):
             return [Failed()] * len(node.output)
         if all(operand is None or isinstance(operand, np.ndarray) for operand in operands):
-            found = folded(node, self.opset, operands)
+            sizes = any(map(is_symbolic, operands))
+            found = computed(node, operands) if sizes else folded(node, self.opset, operands)
             if found is not None:
                 return found
         if importer is None:
@@ -335,6 +338,7 @@ def _type_of(operand: Any, truth: bool) -> bytes:
     if operand is None:
         return b""
     name = "bool" if truth else operand.dtype if isinstance(operand, Value) else operand.dtype.name
+    name = "int64" if is_symbolic(operand) else name
     number = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(name))
     made: bytes = onnx.helper.make_tensor_type_proto(number, operand.shape).SerializeToString()
     return made

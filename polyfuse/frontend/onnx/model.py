@@ -14,12 +14,14 @@ from polyfuse.errors import BadArgument
 from polyfuse.frontend.importers import Failed, Refusal, free_name
 from polyfuse.frontend.onnx.files import Model, read
 from polyfuse.frontend.onnx.graph import Scope, Walk, check_order, type_name
-from polyfuse.frontend.onnx.operators.registry import TYPES, value_of
+from polyfuse.frontend.onnx.operators.registry import TYPES, is_symbolic, value_of
 from polyfuse.ir import Nest
 from polyfuse.ir.whole import all_whole, is_whole
 from polyfuse.nn import input
-from polyfuse.nn.graph import FLOATS, INTEGERS, Value
+from polyfuse.nn.graph import FLOATS, INTEGERS, RESERVED, Value
 from polyfuse.nn.lower import lower_values
+from polyfuse.nn.nest_writer import sizes_in
+from polyfuse.nn.sizes import Shape, Size, is_reserved, size_of
 
 Array = np.ndarray[Any, Any]
 Sizes = Mapping[str, int | Sequence[int]]
@@ -50,7 +52,9 @@ def nest_of(model: Any, sizes: Sizes, constants: Mapping[str, Array], name: str 
     refused = list(found.refused)
     values = []
     for output, operand in found.outputs.items():
-        if isinstance(operand, np.ndarray) and operand.dtype.name not in (*TYPES, "bool"):
+        if is_symbolic(operand):
+            refused.append(Refusal(output, "output", "is symbolic sizes: give them as sizes={…}"))
+        elif isinstance(operand, np.ndarray) and operand.dtype.name not in (*TYPES, "bool"):
             refused.append(Refusal(output, "output", f"is known before a call, as {operand.dtype.name}"))
         elif not refused:
             values.append(value_of(operand))
@@ -83,13 +87,13 @@ def imported(model: Model, sizes: Sizes, constants: Mapping[str, Array]) -> Impo
     scope, walk = Scope(ChainMap({})), Walk(model, model.opset)
     held = {tensor.name for tensor in graph.initializer}
     called = [one for one in graph.input if one.name not in held]
-    taken: set[str] = set()
     shapes = _shapes([one for one in called if one.name not in constants], sizes)
     strange = [key for key in constants if key not in {one.name for one in called}]
     if strange:
         raise BadArgument(
             f"from_onnx: constants names {strange[0]!r}; the model's inputs are {', '.join(one.name for one in called)}"
         )
+    taken = set(sizes_in(shapes.values()))
     inputs: dict[str, Value] = {}
     names: dict[str, str] = {}
     for one in called:
@@ -126,11 +130,11 @@ def imported(model: Model, sizes: Sizes, constants: Mapping[str, Array]) -> Impo
     return Imported(inputs, outputs, tuple(walk.refused), unknown)
 
 
-def _shapes(inputs: Sequence[onnx.ValueInfoProto], sizes: Sizes) -> dict[str, tuple[int, ...]]:
-    """The inputs' shapes; BadArgument names every size that is not known."""
+def _shapes(inputs: Sequence[onnx.ValueInfoProto], sizes: Sizes) -> dict[str, Shape]:
+    """The inputs' shapes, symbolic where a name gets no number; BadArgument names every size without a name."""
     known: set[str] = set()
     open_: list[str] = []
-    found = {}
+    found: dict[str, Shape] = {}
     for one in inputs:
         if one.type.WhichOneof("value") != "tensor_type":
             kind = one.type.WhichOneof("value") or "nothing"
@@ -139,19 +143,22 @@ def _shapes(inputs: Sequence[onnx.ValueInfoProto], sizes: Sizes) -> dict[str, tu
         given = sizes.get(one.name)
         if given is not None and not is_whole(given):
             known.add(one.name)
-            found[one.name] = all_whole(f"from_onnx: sizes of {one.name}", given)
-            _check_given(one, found[one.name])
+            whole = all_whole(f"from_onnx: sizes of {one.name}", given)
+            _check_given(one, whole)
+            found[one.name] = whole
             continue
         if not declared.HasField("shape"):
             open_.append(f"input {one.name!r} has no shape")
             continue
-        shape = []
+        shape: list[Size] = []
         for axis, dim in enumerate(declared.shape.dim):
             if dim.WhichOneof("value") == "dim_value":
                 shape.append(int(dim.dim_value))
             elif dim.dim_param and is_whole(sizes.get(dim.dim_param)):
                 known.add(dim.dim_param)
                 shape.append(int(sizes[dim.dim_param]))  # type: ignore[arg-type]  # a whole number, as checked
+            elif is_size_name(dim.dim_param):
+                shape.append(size_of(f"from_onnx: input {one.name!r}", dim.dim_param))
             else:
                 called = f"the name {dim.dim_param!r}" if dim.dim_param else "no name"
                 open_.append(f"axis {axis} of input {one.name!r} has {called} in place of a size")
@@ -166,6 +173,11 @@ def _shapes(inputs: Sequence[onnx.ValueInfoProto], sizes: Sizes) -> dict[str, tu
     if strange:
         raise BadArgument(f"from_onnx: sizes names {strange[0]!r}, which is no symbolic size of the model")
     return found
+
+
+def is_size_name(name: str) -> bool:
+    """True for a name that a symbolic size of a nest can have."""
+    return name.isascii() and name.isidentifier() and name not in RESERVED and not is_reserved(name)
 
 
 def _check_given(one: onnx.ValueInfoProto, given: tuple[int, ...]) -> None:
@@ -189,7 +201,8 @@ def _check_declared(one: onnx.ValueInfoProto, operand: Any, walk: Walk) -> None:
         int(dim.dim_value) if dim.WhichOneof("value") == "dim_value" else None for dim in declared.shape.dim
     ]
     shape = tuple(operand.shape)
-    if len(fixed) != len(shape) or any(a not in (None, b) for a, b in zip(fixed, shape, strict=False)):
+    pairs = [(a, b) for a, b in zip(fixed, shape, strict=False) if a is not None and isinstance(b, int)]
+    if len(fixed) != len(shape) or any(a != b for a, b in pairs):
         walk.refused.append(
             Refusal(one.name, "output", f"its shape is {shape}, and the model declares {tuple(fixed)}")
         )

@@ -195,3 +195,83 @@ def test_names_that_are_no_identifiers() -> None:
     assert nest.name == "renamed"
     assert [tensor.name for tensor in nest.inputs] == ["_in_x_0"]
     assert list(nest.constants) == ["lambda_"]
+
+
+# -- symbolic sizes ----------------------------------------------------------------------------------------------------
+
+
+def test_one_compile_serves_every_batch() -> None:
+    model = encoder()
+    nest = pf.from_onnx(model)
+    assert str(nest.inputs[0]) == "input x: float32[batch, 5, 8]"
+    net = pf.compile(nest)
+    for batch in (1, 3):
+        x = draw(batch, 5, 8)
+        assert_allclose(net(x), reference(model, x=x), rtol=1e-4, atol=1e-5)
+
+
+HELD = {
+    "zero": np.array(0),
+    "first": np.array([0]),
+    "axis": np.array([0]),
+    "two": np.array([2]),
+    "one": np.array([1]),
+}
+HELD |= {"end": np.array([2**63 - 1]), "w": draw(4, 6), "rest": np.array([-1])}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "shape"),
+    [
+        ([node("Flatten", "x", "y")], ("N", "4 * M")),
+        ([node("Shape", "x", "s"), node("Gather", "s zero", "n"), node("Unsqueeze", "n axis", "a"),
+          node("Concat", "a rest", "t", axis=0), node("Reshape", "x t")], ("N", "4 * M")),
+        ([node("Shape", "x", "s", start=0, end=1), node("Mul", "s two", "d"), node("Div", "d two", "h"),
+          node("Concat", "h one one", "t", axis=0), node("Expand", "x t")], ("N", "M", "4")),
+        ([node("Slice", "x one end axis")], ("N - 1", "M", "4")),
+        ([node("Shape", "x", "s"), node("Slice", "s first one", "n"),
+          node("Slice", "x first n axis")], ("N", "M", "4")),
+        ([node("Shape", "x", "s"), node("ConstantOfShape", "s", "o"), node("Add", "x o")], ("N", "M", "4")),
+        ([node("Shape", "x", "s"), node("Cast", "s", "c", to=7), node("Squeeze", "c", "q"),
+          node("Identity", "q", "i"), node("Add", "i zero", "p"), node("Sub", "p zero", "m"),
+          node("Reshape", "m rest", "t"), node("Relu", "x", "r"), node("Reshape", "r t")], ("N", "M", "4")),
+        ([node("MatMul", "x w")], ("N", "M", "6")),
+    ],
+    ids=["flatten", "reshape", "expand", "slice", "slice to a size", "constant", "arranged", "product"],
+)  # fmt: skip
+def test_chains_on_symbolic_sizes(nodes: list, shape: tuple) -> None:
+    model = made(nodes, {"x": ("N", "M", 4)}, HELD)
+    nest = pf.from_onnx(model)
+    assert f"[{', '.join(shape)}]" in str(nest.tensors[-1])
+    x = draw(3, 2, 4)
+    assert_allclose(pf.interpret(nest, {"x": x})["out"], reference(model, x=x), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "why"),
+    [
+        ([node("Shape", "x", "s"), node("Mul", "s s", "d"), node("Reshape", "x d")], "computes with N, M, 4"),
+        ([node("Flatten", "x", axis=2)], "makes one axis of several symbolic ones"),
+        ([node("Shape", "x", "s"), node("Tile", "x s")], "its repeats are N, M, 4 and have to be numbers"),
+        ([node("Shape", "x")], "y = output: is symbolic sizes: give them"),
+    ],
+    ids=["product", "flatten", "tile", "output"],
+)
+def test_what_needs_numbers_asks_for_sizes(nodes: list, why: str) -> None:
+    model = made(nodes, {"x": ("N", "M", 4)})
+    with pytest.raises(BadArgument, match=why):
+        pf.from_onnx(model)
+
+
+def test_a_name_that_no_size_can_have_needs_a_number() -> None:
+    model = made([node("Relu", "x")], {"x": ("batch size", None)})
+    with pytest.raises(
+        BadArgument, match=r"axis 0 of input 'x' has the name 'batch size'.*axis 1 .* has no name"
+    ):
+        pf.from_onnx(model)
+    assert pf.from_onnx(model, sizes={"x": (2, 3)}).inputs[0].shape == (2, 3)
+
+
+def test_an_input_that_is_called_as_a_size_is_renamed() -> None:
+    nest = pf.from_onnx(made([node("Relu", "N")], {"N": ("N", 3)}))
+    assert str(nest.inputs[0]) == "input N_: float32[N, 3]"

@@ -19,6 +19,7 @@ from polyfuse import nn
 from polyfuse.frontend.importers import Missing, Unsupported
 from polyfuse.ir import DType
 from polyfuse.nn.graph import FLOATS, INTEGERS, Constant, Value, element_type
+from polyfuse.nn.sizes import Affine, Shape, Size
 
 Array = np.ndarray[Any, Any]
 Operand = Value | Array | None
@@ -75,7 +76,15 @@ class Node:
             return found
         if x is None:
             raise Unsupported(f"has no {name}")
+        if is_symbolic(x):
+            raise Unsupported(f"its {name} are {_listed(x)} and have to be numbers: {GIVE_SIZES}")
         return x
+
+    def sizes(self, x: Operand, name: str) -> Shape:
+        """Return an operand's numbers as sizes, flat; symbolic ones too."""
+        if isinstance(x, np.ndarray) and is_symbolic(x):
+            return tuple(size if isinstance(size, Affine) else int(size) for size in x.flat)
+        return self.integers(x, name)
 
     def integers(self, x: Operand, name: str) -> tuple[int, ...]:
         """Return an operand's numbers as integers, flat."""
@@ -120,10 +129,43 @@ def value_of(x: Operand, dtype: DType | None = None) -> Value:
         raise Unsupported("an operand is left out that is required")
     if isinstance(x, Value):
         return x if dtype is None or x.dtype == dtype else nn.cast(x, dtype)
+    if is_symbolic(x):
+        raise Unsupported(f"computes with {_listed(x)}, which has to be a number: {GIVE_SIZES}")
     wanted = dtype or ("float32" if x.dtype == np.bool_ else x.dtype.name)
     if wanted not in TYPES:
         raise Unsupported(f"computes {wanted}: values are {', '.join(TYPES)}, or bool as 0 and 1")
     return nn.constant(x.astype(wanted))
+
+
+# -- arrays of sizes ---------------------------------------------------------------------------------------------------
+
+
+def is_symbolic(operand: object) -> bool:
+    """True for an array of sizes of which one is symbolic."""
+    return isinstance(operand, np.ndarray) and operand.dtype == object
+
+
+def sizes_array(sizes: Sequence[Size]) -> Array:
+    """Return sizes as an array, of int64 where all are numbers.
+
+    >>> sizes_array((3, 4))
+    array([3, 4])
+    """
+    found = np.empty(len(sizes), object)
+    found[:] = list(sizes)
+    return numbered(found)
+
+
+def numbered(found: Array) -> Array:
+    """Return an array of sizes, of int64 where all are numbers."""
+    return found.astype(np.int64) if all(isinstance(size, int | np.integer) for size in found.flat) else found
+
+
+GIVE_SIZES = "give the symbolic sizes as sizes={…}"
+
+
+def _listed(x: Array) -> str:
+    return ", ".join(map(str, x.flat))
 
 
 def floating(x: Operand) -> Value:
@@ -157,7 +199,9 @@ def common_type(operands: Sequence[Operand]) -> DType | None:
 def scalar_of(x: Operand) -> float | None:
     """The number that an array of one element holds, or a constant; None for others."""
     array = x.source.array if isinstance(x, Value) and isinstance(x.source, Constant) else x
-    return float(array.reshape(-1)[0]) if isinstance(array, np.ndarray) and array.size == 1 else None
+    if not isinstance(array, np.ndarray) or array.size != 1 or is_symbolic(array):
+        return None
+    return float(array.reshape(-1)[0])
 
 
 def axes_within(axes: Sequence[int], rank: int) -> tuple[int, ...]:
@@ -178,8 +222,11 @@ __all__ = [
     "axes_within",
     "common_type",
     "floating",
+    "is_symbolic",
+    "numbered",
     "onnx_op",
     "scalar_of",
+    "sizes_array",
     "truth_of",
     "value_of",
     "values_of",

@@ -17,18 +17,19 @@ from polyfuse.frontend.onnx.operators.registry import (
     axes_within,
     common_type,
     onnx_op,
+    sizes_array,
     value_of,
 )
 from polyfuse.nn.graph import INTEGERS, Constant, Input, Value, element_type
-from polyfuse.nn.sizes import number, numbers
+from polyfuse.nn.sizes import Product, broadcast, number, numbers
 
 
 @onnx_op("Shape")
 def shape_of(_: Node, x: Operand, start: int = 0, end: int | None = None) -> Array:
-    """The sizes, as numbers that are known."""
+    """The sizes, which are known: numbers, and symbolic ones."""
     if x is None:
         raise Unsupported("has no operand")
-    return np.array(numbers("Shape", x.shape[slice(start, end)]), np.int64)
+    return sizes_array(x.shape[slice(start, end)])
 
 
 @onnx_op("Size")
@@ -60,7 +61,7 @@ def constant_of_shape(node: Node, shape: Operand, value: Array | None = None) ->
     """One number everywhere; small ones are computed beforehand."""
     return nn.expand(
         value_of(np.zeros((), np.float32) if value is None else value.reshape(())),
-        node.integers(shape, "sizes"),
+        node.sizes(shape, "sizes"),
     )
 
 
@@ -78,7 +79,7 @@ def eye_like(_: Node, x: Operand, dtype: str | None = None, k: int = 0) -> Array
 @onnx_op("Reshape")
 def reshape(node: Node, x: Operand, shape: Operand, allowzero: int = 0) -> Value:
     """The same elements in another shape; 0 keeps a size."""
-    value, sizes = value_of(x), node.integers(shape, "sizes")
+    value, sizes = value_of(x), node.sizes(shape, "sizes")
     if not allowzero:
         if any(size == 0 and axis >= value.rank for axis, size in enumerate(sizes)):
             raise Unsupported(f"keeps an axis that {value!r} does not have: {sizes}")
@@ -95,8 +96,12 @@ def flatten(_: Node, x: Operand, axis: int = 1) -> Value:
     if not -value.rank <= axis <= value.rank:
         raise Unsupported(f"axis {axis} of an operand with {value.rank} axes")
     first = axis + value.rank if axis < 0 else axis
-    sizes = numbers("Flatten", value.shape)
-    return nn.reshape(value, (prod(sizes[:first]), prod(sizes[first:])))
+    rows, columns = (
+        Product.of(part).over(Product.of(())) for part in (value.shape[:first], value.shape[first:])
+    )
+    if rows is None or columns is None:
+        raise Unsupported(f"makes one axis of several symbolic ones of {value!r}")
+    return nn.reshape(value, (rows, columns))
 
 
 @onnx_op("Squeeze")
@@ -134,7 +139,11 @@ def transpose(_: Node, x: Operand, perm: Sequence[int] | None = None) -> Value:
 def expand(node: Node, x: Operand, shape: Operand) -> Value:
     """Broadcast with a shape, in both directions."""
     value = value_of(x)
-    return nn.expand(value, np.broadcast_shapes(value.shape, node.integers(shape, "sizes")))
+    sizes = node.sizes(shape, "sizes")
+    together = broadcast((value.shape, sizes))
+    if together is None:
+        raise Unsupported(f"broadcasts {value!r} with {sizes}: from the right, sizes must be equal or 1")
+    return nn.expand(value, together)
 
 
 @onnx_op("Tile")
@@ -163,18 +172,25 @@ def split(
     return nn.chunk(value, count, along)
 
 
+BEYOND = 2**31 - 1
+"""An end that exporters write for the end of an axis."""
+
+
 @onnx_op("Slice")
 def sliced(
     node: Node, x: Operand, starts: Operand, ends: Operand, axes: Operand = None, steps: Operand = None
 ) -> Value:
     """Ranges along axes; their ends are cut to the axes."""
     value = value_of(x)
-    first, last = node.integers(starts, "starts"), node.integers(ends, "ends")
+    first, last = node.sizes(starts, "starts"), node.sizes(ends, "ends")
     along = tuple(range(len(first))) if axes is None else node.integers(axes, "axes")
     every = (1,) * len(first) if steps is None else node.integers(steps, "steps")
     key = [slice(None)] * value.rank
     for axis, start, end, step in zip(axes_within(along, value.rank), first, last, every, strict=True):
         size = value.shape[axis]
+        if not all(isinstance(one, int) for one in (size, start, end)):
+            key[axis] = slice(start, None if isinstance(end, int) and end >= BEYOND else end, step)
+            continue
         below = -1 if step < 0 else 0
         begin = max(start + size, below) if start < 0 else start
         stop = max(end + size, below) if end < 0 else end
