@@ -110,10 +110,9 @@ def test_a_result_that_is_not_computed_is_named() -> None:
 
 
 def test_a_shape_that_torch_does_not_expect_is_refused() -> None:
-    """ceil_mode adds a window."""
     x = placeholder("x", (1, 2, 5, 5))
-    pool = call("pool", "aten.avg_pool2d.default", x, [2, 2], [2, 2], 0, True, shape=(1, 2, 3, 3))
-    assert "ceil_mode" in str(refusal_of(pool))
+    pool = call("pool", "aten.avg_pool2d.default", x, [2, 2], [2, 2], 0, False, shape=(1, 2, 3, 3))
+    assert "pools to (1, 2, 2, 2), and torch to (1, 2, 3, 3)" in str(refusal_of(pool))
 
 
 def test_names_are_those_of_aten() -> None:

@@ -148,6 +148,19 @@ WHOLE = {
         ),
         [(2, 3, 6, 6)],
     ),
+    "pooling in ceil_mode": (
+        lambda x: (
+            F.max_pool2d(x, 3, 2, ceil_mode=True),
+            F.max_pool2d(x, 2, 3, 1, 2, ceil_mode=True),
+            F.max_pool1d(x[0], 2, ceil_mode=True),
+            F.avg_pool2d(x, 2, ceil_mode=True),
+            F.avg_pool2d(x, 3, 2, 1, ceil_mode=True),
+            F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+            F.avg_pool2d(x, 2, ceil_mode=True, divisor_override=3),
+            *F.max_pool2d(x, 3, 2, ceil_mode=True, return_indices=True),
+        ),
+        [(2, 3, 6, 7)],
+    ),
     "normalised": (
         lambda x, w, b: (
             F.layer_norm(x, (4,), w, b),
@@ -249,3 +262,29 @@ def test_recurrent_layers(layer: torch.nn.Module) -> None:
 def test_a_recurrent_layer_with_dropout_in_training_is_refused() -> None:
     with pytest.raises(pf.BadArgument, match="draws random numbers"):
         pf.from_torch(torch.nn.LSTM(3, 4, num_layers=2, dropout=0.5), (torch.zeros(5, 2, 3),))
+
+
+def test_elements_chosen_by_integers() -> None:
+    def choose(x, index, source):
+        return (
+            x.gather(1, index),
+            x.index_select(1, index[0]),
+            x.index_select(-1, index[1]),
+            x.scatter(1, index, source),
+            x.scatter(1, index, 2.5),
+            x.scatter_add(1, index, source),
+        )
+
+    x, source = numbers(2, 5), numbers(2, 3)
+    index = torch.tensor([[4, 0, 2], [1, 3, 0]])
+    found = pf.interpret(
+        pf.from_torch(Call(choose), (x, index, source)), [x.numpy(), index.numpy(), source.numpy()]
+    )
+    for own, theirs in zip(found.values(), choose(x, index, source), strict=True):
+        assert_allclose(own, theirs.numpy(), rtol=1e-12)
+
+
+def test_elements_along_a_long_axis_are_left_to_torch() -> None:
+    x, index = numbers(300, 2), torch.tensor([[1, 2]])
+    with pytest.raises(pf.BadArgument, match=r"along an axis of 300: all of them are read .*at most 256"):
+        pf.from_torch(Call(lambda x, index: x.gather(0, index)), (x, index))

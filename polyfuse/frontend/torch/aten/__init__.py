@@ -1,6 +1,7 @@
 """Importers of ATen operators: each makes a value of polyfuse.nn from the operands' values."""
 
 from polyfuse.frontend.torch.aten import (
+    chosen,
     images,
     interpolation,
     pointwise,
@@ -14,6 +15,7 @@ from polyfuse.frontend.torch.aten.registry import ATEN, VIEWS
 __all__ = [
     "ATEN",
     "VIEWS",
+    "chosen",
     "images",
     "interpolation",
     "pointwise",

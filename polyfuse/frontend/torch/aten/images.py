@@ -196,15 +196,32 @@ def _by_weight(
 
 
 def _pooled(result: Result, x: Value, rank: int, pool: Callable[[Value], Value]) -> Value:
-    """Pool a batch, or one image without one; Unsupported where ceil_mode adds a window."""
+    """Pool a batch, or one image without one; Unsupported where the result has other sizes than torch's."""
     batched = x if x.rank == rank + 2 else nn.reshape(x, (1, *x.shape))
     found = pool(batched)
     found = found if batched is x else nn.reshape(found, found.shape[1:])
     if found.shape != result.shape:
-        raise Unsupported(
-            f"ceil_mode adds windows that are cut short, {found.shape} -> {result.shape}; pad the input instead"
-        )
+        raise Unsupported(f"pools to {found.shape}, and torch to {result.shape}")
     return found
+
+
+Pairs = list[tuple[int, int]]
+
+
+def _lengthened(result: Result, x: Value, spans: Sequence[int], steps: Sequence[int], pairs: Pairs) -> Pairs:
+    """The padding with what ceil_mode adds behind: as much as the last window of the result needs to be whole."""
+    rank = len(pairs)
+    sizes, counts = (numbers("ceil_mode", shape[-rank:]) for shape in (x.shape, result.shape))
+    every = zip(sizes, counts, spans, steps, pairs, strict=True)
+    return [
+        (before, max(behind, (count - 1) * step + span - size - before))
+        for size, count, span, step, (before, behind) in every
+    ]
+
+
+def _spans(window: Sequence[int], dilation: Sequence[int]) -> list[int]:
+    """How far windows reach."""
+    return [apart * (size - 1) + 1 for size, apart in zip(window, dilation, strict=True)]
 
 
 def _max_pool(rank: int) -> Callable[..., Value]:
@@ -221,9 +238,10 @@ def _max_pool(rank: int) -> Callable[..., Value]:
         steps = _each(stride, rank) if stride else size
         pairs = [(width, width) for width in _each(padding, rank)]
         spread = _each(dilation, rank)
-        return _pooled(
-            result, converted(x, floating(result)), rank, lambda v: nn.max_pool(v, size, steps, pairs, spread)
-        )
+        value = converted(x, floating(result))
+        if ceil_mode:
+            pairs = _lengthened(result, value, _spans(size, spread), steps, pairs)
+        return _pooled(result, value, rank, lambda v: nn.max_pool(v, size, steps, pairs, spread))
 
     return pool
 
@@ -243,11 +261,15 @@ def _avg_pool(rank: int) -> Callable[..., Value]:
         steps = _each(stride, rank) if stride else size
         pairs = [(width, width) for width in _each(padding, rank)]
         every = count_include_pad or divisor_override is not None
+        value = converted(x, floating(result))
+        longer = _lengthened(result, value, size, steps, pairs) if ceil_mode else pairs
+        if longer != pairs and count_include_pad and divisor_override is None:
+            # padding that was asked for counts, what ceil_mode adds does not: zeros now, and windows cut short
+            value = nn.pad(value, [(0, 0)] * (value.rank - rank) + pairs)
+            longer = [(0, long - asked) for (_, long), (_, asked) in zip(longer, pairs, strict=True)]
+            every = False
         found = _pooled(
-            result,
-            converted(x, floating(result)),
-            rank,
-            lambda v: nn.avg_pool(v, size, steps, pairs, count_padding=every),
+            result, value, rank, lambda v: nn.avg_pool(v, size, steps, longer, count_padding=every)
         )
         return found if divisor_override is None else found * (prod(size) / divisor_override)
 
@@ -272,8 +294,11 @@ def _max_pool_with_places(rank: int) -> Callable[..., tuple[Value, Value | Missi
         if value.rank != rank + 2:
             return _max_pool(rank)(result, value, window, stride, padding, dilation, ceil_mode), PLACES
         pairs = [(width, width) for width in _each(padding, rank)]
-        steps, spread = _each(stride, rank) if stride else None, _each(dilation, rank)
-        found, places = max_pool_with_places(value, _each(window, rank), steps, pairs, spread)
+        size, spread = _each(window, rank), _each(dilation, rank)
+        steps = _each(stride, rank) if stride else size
+        if ceil_mode:
+            pairs = _lengthened(result, value, _spans(size, spread), steps, pairs)
+        found, places = max_pool_with_places(value, size, steps, pairs, spread)
         return _pooled(result, value, rank, lambda _: found), places
 
     return pool
