@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from polyfuse.viewed import Viewed
+
 
 @dataclass(frozen=True)
 class Instance:
@@ -21,7 +23,7 @@ class Instance:
 
 
 @dataclass(frozen=True)
-class Violation:
+class Violation(Viewed):
     """A refused step of a schedule: the dependence that forbids it, and two instances that show it.
 
     Attributes:
@@ -46,6 +48,9 @@ class Violation:
     def statements(self) -> tuple[str, str]:
         """The names of the two statements."""
         return self.source.statement, self.sink.statement
+
+    def __repr__(self) -> str:
+        return f"<Violation: {self.verb} breaks the {self.kind} dependence {self.source} -> {self.sink}>"
 
     def __str__(self) -> str:
         known = ", ".join(f"{n} = {v}" for n, v in self.sizes.items())

@@ -17,6 +17,7 @@ What reads s in between still has its place: flow brings it the updates before, 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,9 +25,11 @@ from typing import TypeVar
 
 import islpy as isl
 
+from polyfuse.errors import quantity
 from polyfuse.ir.access import Access
 from polyfuse.ir.statement import Statement
 from polyfuse.sets import coalesced, maps_of, meeting, tuple_names, union_map
+from polyfuse.viewed import Viewed
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -95,7 +98,7 @@ KEPT = 8
 
 
 @dataclass(frozen=True)
-class Dependences:
+class Dependences(Viewed):
     """A nest's dependences, as relations from the earlier instance to the later one.
 
     Updates of one element by one associative operator form a group; pairs inside a group are `reduction`, whichever
@@ -204,6 +207,12 @@ class Dependences:
             if pair.sink != pair.source:
                 found.setdefault(pair.sink, []).append(place)
         return found
+
+    def __repr__(self) -> str:
+        counts = Counter(pair.kind for pair in self.pairs)
+        kinds = ", ".join(f"{counts[kind]} {kind}" for kind in KINDS if counts[kind]) or "none"
+        ends = {name for pair in self.pairs for name in (pair.source, pair.sink)}
+        return f"<Dependences: {kinds}; relations between {quantity(len(ends), 'statement')}>"
 
     def __str__(self) -> str:
         lines = []

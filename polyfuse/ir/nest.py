@@ -33,6 +33,7 @@ from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Leaf, Loop, Tree, dates, restrict, sequence, statements
 from polyfuse.sets import dim_names, dimension
+from polyfuse.viewed import Viewed, shorter
 
 DEPENDENCE_OPERATIONS = 60_000, 20_000
 """isl operations for a nest's dependences: for any nest, and for each access of its statements.
@@ -51,7 +52,7 @@ def _digits(access: Access) -> int:
 
 
 @dataclass(frozen=True)
-class Nest(NestData):
+class Nest(NestData, Viewed):
     """A program: tensors, statements, and the original order in which the statements' instances run.
 
     Its fields and look-ups are those of `NestData`.
@@ -217,11 +218,21 @@ class Nest(NestData):
         names = ("tensors", "statements", "order", "context", "constants", "name", "defaults")
         return {name: self.__dict__[name] for name in names}
 
+    def __repr__(self) -> str:
+        count = f"{quantity(len(self.statements), 'statement')}, {quantity(len(self.constants), 'constant')}"
+        taken, made = (", ".join(map(_typed, some)) or "nothing" for some in (self.inputs, self.results))
+        return f"<Nest {self.name}: {count}\n  {shorter(taken)}\n  -> {shorter(made)}>"
+
     def __str__(self) -> str:
         lines = [f"nest {self.name} over {self.context}"]
         lines += [f"  {tensor}" for tensor in self.tensors]
         lines += ["  " + statement_text(s).replace("\n", "\n  ") for s in self.statements]
         return "\n".join(lines)
+
+
+def _typed(tensor: Tensor) -> str:
+    """x: float32[8, 4]"""
+    return str(tensor).partition(" ")[2]
 
 
 def textual_order(every: tuple[Statement, ...]) -> Tree:

@@ -19,12 +19,13 @@ from polyfuse.machine.gpu_limits import Gpu, limits_of
 from polyfuse.machine.levels import UNBOUNDED, GiB, KiB, Level, MiB, size_text
 from polyfuse.machine.linux_cpu import linux_cpu, usable_cores
 from polyfuse.machine.rates import MESH, ZEN, ZEN4, Exposed, Rates
+from polyfuse.viewed import Viewed
 
 Kind = Literal["cpu", "cuda"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Machine(ABC):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Machine(ABC, Viewed):
     """A target machine as the cost model sees it: a `CpuMachine` or a `GpuMachine`.
 
     Attributes:
@@ -132,13 +133,16 @@ class Machine(ABC):
         """Return a model of this computer's CPU, from Linux's /sys and /proc, with safe defaults. Never raises."""
         return detect_cpu(Path("/sys/devices/system/cpu"), Path("/proc/cpuinfo"))
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"
+
     def __str__(self) -> str:
         levels = ", ".join(f"{x.name}{size_text(x.size)} {x.bandwidth / 1e9:.0f} GB/s" for x in self.levels)
         peak = self.flops32 * self.units / 1e9
         return f"{self.name}: {self.units} {self.unit}, {peak:.0f} GFLOP/s (fp32), {levels}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class CpuMachine(Machine):
     """A CPU.
 
@@ -208,7 +212,7 @@ class CpuMachine(Machine):
         return self.loops * self.peak(itemsize, units)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class GpuMachine(Machine):
     """A GPU.
 

@@ -12,6 +12,7 @@ import json
 import platform
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -39,7 +40,7 @@ def key_parts(
     return {
         "nest": nest_text(nest),
         "schedule": "" if schedule is None else schedule_text(schedule),
-        "machine": repr(machine),
+        "machine": f"{type(machine).__name__} {asdict(machine)!r}",
         "options": json.dumps(dict(options), sort_keys=True),
         "host": host_text(),
         "versions": versions_text(),

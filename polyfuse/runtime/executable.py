@@ -18,9 +18,11 @@ from polyfuse.errors.proving import proving
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.sizes import check_names, check_sizes
 from polyfuse.ir.tensor import Role, Tensor
+from polyfuse.measure import duration
 from polyfuse.runtime.arguments import bind_arguments, check_constant, check_out, give_back, matched
 from polyfuse.runtime.artifact import Compiled, Device, Product
 from polyfuse.runtime.captured import Captured
+from polyfuse.runtime.card import executable_card
 from polyfuse.runtime.cpu.aligned_arrays import in_lines
 from polyfuse.runtime.cpu.native import MachineCode, machine_code
 from polyfuse.runtime.cpu.runner import CpuProgram
@@ -86,6 +88,7 @@ class Executable:
         self._arenas = Arenas(product.memory.calls.tensors, self._memory_plan)
         self._copied: dict[str, None] = {}
         self._timed_program: Callable[[Mapping[str, Array], Sizes], Array] | None = None
+        self._profiled: Profile | None = None
         self._out_is_input = any(tensor.name == "out" for tensor in nest.inputs)
         self._names = tuple(tensor.name for tensor in nest.inputs)
         self._variants: tuple[tuple[Sizes, Executable], ...] = ()
@@ -256,7 +259,8 @@ class Executable:
             if not launch.once
         ]
         target = f"{self.program.target} ({self._product.machine})"
-        return profile_of(target, launches, found, calls, model, bound.sizes)
+        self._profiled = profile_of(target, launches, found, calls, model, bound.sizes)
+        return self._profiled
 
     @proving("explore")
     def explore(
@@ -489,6 +493,22 @@ class Executable:
             sizes=known,
             counted_sizes=nominal_sizes(self._nest),
         )
+
+    def __repr__(self) -> str:
+        launches = quantity(len(self.kernels), "launch", "launches")
+        expected = f"{duration(self._product.work.seconds)} predicted"
+        measured = "" if self._profiled is None else f", {duration(self._profiled.seconds)} measured"
+        return f"<{self._title}: {launches}, {expected}{measured}>"
+
+    @property
+    def _title(self) -> str:
+        return f"Executable {self._nest.name} on {self.program.target} ({self._product.machine})"
+
+    @proving("the view of an executable")
+    def _repr_html_(self) -> str:
+        """The kernels with predicted times, and measured ones after `profile`; loops, buffers, decisions."""
+        sizes = self._every_size(None)
+        return executable_card(self._title, self._nest, self._product, self.compiled, sizes, self._profiled)
 
     def _cached(self) -> tuple[str, ...]:
         """Return a line about the cache for each of a GPU's kernels."""

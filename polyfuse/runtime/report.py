@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 
 from polyfuse.errors import quantity
 from polyfuse.runtime.cuda.kernel_times import KernelTime
+from polyfuse.show.card import card, line, table, written
+from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.tuning_trials import Tuning
+
+WIDTH = 18
+"""Letters of the names in a report's lines."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,20 @@ class Report:
     def grid_barriers(self) -> int:
         """The number of grid barriers in all launches of a call."""
         return sum(each.cost.meetings for each in self.kernel_times)
+
+    def __repr__(self) -> str:
+        launches = quantity(self.launches, "launch", "launches")
+        return (
+            f"<Report: {self.target}, {launches}, {self.flops:,} FLOP, {self.bytes_moved:,} bytes moved, "
+            f"{microseconds(self.predicted_seconds)} predicted>"
+        )
+
+    def _repr_html_(self) -> str:
+        """The lines of the text as a table."""
+        made = card()
+        line(made, "report", f" of a net on {self.target}")
+        table(made, ("", ""), [(text[:WIDTH].strip(), text[WIDTH:]) for text in str(self).splitlines()])
+        return written(made)
 
     def __str__(self) -> str:
         copied = ", ".join(self.copied_inputs) or "none"

@@ -24,6 +24,7 @@ from polyfuse.schedule.files import read_steps, to_json
 from polyfuse.schedule.proven import Proven
 from polyfuse.schedule.rewriting import REWRITE, REWRITES, history, rewritten
 from polyfuse.schedule.step import Step
+from polyfuse.viewed import Viewed
 
 E = TypeVar("E", bound=Proven)
 
@@ -58,7 +59,7 @@ class ScheduleDiff:
         return "\n".join(f"{mark} {step}" for mark, step in self.lines) if self else "the same steps"
 
 
-class Edited(Proven):
+class Edited(Proven, Viewed):
     """A schedule whose steps can be kept, repeated and changed."""
 
     def rewrite(self, name: str, /, *args: object, **options: object) -> Self:

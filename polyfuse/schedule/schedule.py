@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.errors import IllegalSchedule, InvalidSchedule, quantity
 from polyfuse.errors.proving import each_proving
 from polyfuse.errors.refusals import Violation
 from polyfuse.ir.precision import Math
-from polyfuse.ir.tree import Loop, loops_around
+from polyfuse.ir.tree import Loop, loops_around, parts
 from polyfuse.layouts import Layout
 from polyfuse.schedule import affine_verb as affine
 from polyfuse.schedule import binding, order, synchronising, tiling
@@ -31,6 +31,7 @@ from polyfuse.schedule.editing import Edited
 from polyfuse.schedule.promote import pack as packing
 from polyfuse.schedule.promote import promotion
 from polyfuse.schedule.step import VERBS, Step, beside_defaults
+from polyfuse.viewed import shorter
 
 Form = Literal["tree", "yaml", "c", "python"]
 
@@ -638,6 +639,11 @@ class Schedule(Edited):
         if form not in TEXTS:
             raise InvalidSchedule(f"unknown form {form!r}; expected one of {', '.join(TEXTS)}, python")
         return TEXTS[form](self.nest, self.tree)
+
+    def __repr__(self) -> str:
+        last = f"; the last is {self.steps[-1]}" if self.steps else ""
+        steps = shorter(f"{quantity(len(self.steps), 'step')}{last}")
+        return f"<Schedule of {self.given.name}: {quantity(len(parts(self.tree)), 'kernel')}, {steps}>"
 
     def __str__(self) -> str:
         return self.dump("tree")

@@ -1,7 +1,7 @@
-"""Display nests, schedules and statements in notebooks.
+"""Display LaTeX and Figures in notebooks.
 
-The views are registered with IPython by the name of the type. So the values need no `_repr_html_`, and what computes
-does not import what draws.
+Nests, schedules and other values show themselves as HTML (`polyfuse.viewed`). What is here is registered with IPython
+by type.
 """
 
 from __future__ import annotations
@@ -12,13 +12,9 @@ from typing import Any
 from polyfuse.errors import BadArgument
 from polyfuse.errors.proving import proving
 from polyfuse.ir import Nest, Statement
-from polyfuse.schedule import Schedule
 from polyfuse.show.formulas import latex
-from polyfuse.show.pages import html
 
 VIEWS = (
-    ("text/html", Nest, html),
-    ("text/html", Schedule, html),
     ("text/latex", Nest, lambda nest: f"$${latex(nest)}$$"),
     ("text/latex", Statement, lambda statement: f"$${latex(statement)}$$"),
 )
@@ -27,7 +23,7 @@ VIEWS = (
 
 @proving("the view notebook")
 def notebook() -> None:
-    """Make notebook cells that end in a Nest, Schedule, Statement or Figure display it. In a notebook:
+    """Make notebook cells that end in a Statement or Figure display it, and nests as LaTeX too. In a notebook:
 
         from polyfuse import show
         show.notebook()                 or: %load_ext polyfuse.show

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
@@ -11,6 +10,7 @@ from polyfuse.ir import Nest
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest_text import body_text
 from polyfuse.schedule import Schedule
+from polyfuse.show.card import line, table
 from polyfuse.show.labels import Row, rows
 
 
@@ -37,35 +37,22 @@ def page(what: Nest | Schedule) -> str:
 
 def _nest(nest: Nest) -> Element:
     block = Element("div", {"class": "polyfuse-nest"})
-    _line(block, f"nest {nest.name}", f" over {nest.context}")
-    tensors = [(t.name, t.role, str(t).partition(": ")[2]) for t in nest.tensors]
-    _table(block, ("tensor", "role", "elements"), tensors)
-    statements = [(s.name, body_text(s), str(s.domain)) for s in nest.statements]
-    _table(block, ("statement", "computes", "for each instance in"), statements)
+    nest_tables(nest, block)
     return block
 
 
-def _line(parent: Element, strong: str, rest: str) -> None:
-    line = SubElement(parent, "p")
-    bold = SubElement(line, "b")
-    bold.text, bold.tail = strong, rest
-
-
-def _table(parent: Element, header: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
-    table = SubElement(parent, "table")
-    heads = SubElement(SubElement(table, "thead"), "tr")
-    for title in header:
-        SubElement(heads, "th", {"style": "text-align: left"}).text = title
-    body = SubElement(table, "tbody")
-    for line in lines:
-        row = SubElement(body, "tr")
-        for cell in line:
-            SubElement(SubElement(row, "td", {"style": "text-align: left"}), "code").text = cell
+def nest_tables(nest: Nest, into: Element) -> None:
+    """Add a nest's tensors and statements."""
+    line(into, f"nest {nest.name}", f" over {nest.context}")
+    tensors = [(t.name, t.role, str(t).partition(": ")[2]) for t in nest.tensors]
+    table(into, ("tensor", "role", "elements"), tensors)
+    statements = [(s.name, body_text(s), str(s.domain)) for s in nest.statements]
+    table(into, ("statement", "computes", "for each instance in"), statements)
 
 
 def _schedule(schedule: Schedule) -> Element:
     block = Element("div", {"class": "polyfuse-schedule"})
-    _line(
+    line(
         block,
         f"schedule of {schedule.nest.name}",
         f", {len(schedule.steps)} step{'' if len(schedule.steps) == 1 else 's'}",

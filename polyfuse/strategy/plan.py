@@ -13,6 +13,7 @@ from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.roofline import KernelCost, microseconds
 from polyfuse.strategy.remarks import Reason, Remark
+from polyfuse.viewed import Viewed
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Viewed):
     """A finished schedule, the kernels it consists of in order, and every decision on the way.
 
     `remarks` are those on the nest and on the plan as a whole: what each pass did or left, in the order in which the
@@ -134,6 +135,14 @@ class Plan:
     def with_remarks(self, *remarks: Remark) -> Plan:
         """The plan with more to tell."""
         return replace(self, remarks=(*self.remarks, *remarks))
+
+    def __repr__(self) -> str:
+        expected = f"{microseconds(self.seconds)} expected on {self.machine.name}"
+        taken = sum(remark.taken for remark in self.log)
+        return (
+            f"<Plan of {self.schedule.given.name}: {quantity(len(self.groups), 'kernel')}, {expected}; "
+            f"{quantity(len(self.log), 'decision')}, {taken} taken>"
+        )
 
     def __str__(self) -> str:
         lines = [

@@ -10,6 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from polyfuse.measure import duration
+from polyfuse.viewed import Viewed, shorter
+
 
 class Reason(Enum):
     """The reason for a pass's decision."""
@@ -40,7 +43,7 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Remark:
+class Remark(Viewed):
     """One decision of a pass.
 
     Attributes:
@@ -59,6 +62,14 @@ class Remark:
     reason: Reason
     text: str
     seconds: tuple[float, float] | None = None
+
+    def __repr__(self) -> str:
+        about = f" of {shorter(', '.join(self.statements))}" if self.statements else ""
+        price = ""
+        if self.seconds is not None:
+            price = f"; {duration(self.seconds[0])} with it, {duration(self.seconds[1])} without"
+        done = "taken" if self.taken else "not taken"
+        return f"<Remark: {self.pass_}{about}: {done}, {self.reason.name}{price}>"
 
     def __str__(self) -> str:
         return self.text

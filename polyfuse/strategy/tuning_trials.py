@@ -14,6 +14,7 @@ from statistics import StatisticsError, correlation
 
 from polyfuse.errors import quantity
 from polyfuse.measure import duration
+from polyfuse.viewed import Viewed
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Tuning:
+class Tuning(Viewed):
     """The trials of a search, in order, the seconds they took, and why it ended."""
 
     trials: tuple[Trial, ...]
@@ -59,6 +60,12 @@ class Tuning:
         """Of the order that the model expects and the order measured; None if one of them is no order."""
         timed = [trial for trial in self.trials if not trial.refused]
         return spearman([trial.predicted for trial in timed], [trial.ratio for trial in timed])
+
+    def __repr__(self) -> str:
+        return (
+            f"<Tuning: {quantity(len(self.trials), 'trial')} in {duration(self.spent)}; the best takes "
+            f"{duration(self.best.seconds)}, {self.best.ratio:.2f} of the model's choice>"
+        )
 
     def __str__(self) -> str:
         best, refused = self.best, sum(bool(trial.refused) for trial in self.trials)

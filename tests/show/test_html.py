@@ -47,9 +47,9 @@ def test_in_a_notebook_values_show_themselves(shell: object) -> None:
     show.notebook()
     formats = shell.display_formatter.format  # type: ignore[attr-defined]
     nest, _ = formats(jacobi())
-    assert nest["text/html"] == show.html(jacobi())
+    assert nest["text/html"] == jacobi()._repr_html_()
     assert nest["text/latex"] == f"$${show.latex(jacobi())}$$"
-    assert formats(fused())[0]["text/html"] == show.html(fused())
+    assert formats(fused())[0]["text/html"] == fused()._repr_html_()
     assert set(formats(jacobi().statements[0])[0]) == {"text/plain", "text/latex"}
     pytest.importorskip("matplotlib")
     assert formats(show.tree_picture(fused()))[0]["image/svg+xml"].startswith("<?xml")

@@ -54,7 +54,7 @@ from polyfuse.ir.tree import Leaf, Loop, Tree, restrict, sequence, statements
 ALLOWED = "for … in range(…), if, assignments, assert on sizes at the top, return as the last line"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PythonNest(Nest):
     """A nest read from a Python function, which stays callable as `python` and then infers the sizes.
 

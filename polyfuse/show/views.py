@@ -1,0 +1,177 @@
+"""The views of values as cards, by type: `view` is what `_repr_html_` of a value calls."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from math import isfinite
+from xml.etree.ElementTree import Element, SubElement
+
+from polyfuse.errors import quantity
+from polyfuse.errors.refusals import Violation
+from polyfuse.ir.dependences import Dependences
+from polyfuse.ir.nest import Nest
+from polyfuse.ir.tree import Sequence
+from polyfuse.machine import Machine
+from polyfuse.measure import duration
+from polyfuse.schedule import Schedule
+from polyfuse.show.card import bar, card, folded, line, table, text_block, written
+from polyfuse.show.folded_tree import add_row, add_tree
+from polyfuse.show.pages import nest_tables
+from polyfuse.strategy.plan import Plan
+from polyfuse.strategy.remarks import Remark
+from polyfuse.strategy.tuning_trials import Tuning
+
+
+def view(value: object) -> str:
+    """Return a value as HTML: one element with its own style.
+
+    Args:
+        value: A value of a type that has a view.
+
+    Returns:
+        The text of the element.
+    """
+    made = card()
+    fill(value, made)
+    return written(made)
+
+
+@singledispatch
+def fill(value: object, into: Element) -> None:
+    """Add what shows a value, by its type."""
+    raise TypeError(f"no view of {type(value).__name__}")
+
+
+@fill.register
+def _(nest: Nest, into: Element) -> None:
+    nest_tables(nest, into)
+
+
+@fill.register
+def _(found: Dependences, into: Element) -> None:
+    line(
+        into,
+        quantity(len(found.pairs), "dependence relation"),
+        ", from the earlier instance to the later one",
+    )
+    rows = [(pair.kind, pair.source, pair.sink, str(pair.map.coalesce())) for pair in found.pairs]
+    shown = into if len(rows) <= MOST_ROWS else folded(into, quantity(len(rows), "relation"))
+    table(shown, ("kind", "from", "to", "instances"), rows)
+
+
+MOST_ROWS = 24
+"""Rows of a table that is shown without a click."""
+
+
+@fill.register
+def _(schedule: Schedule, into: Element) -> None:
+    line(into, f"schedule of {schedule.given.name}", f", {quantity(len(schedule.steps), 'step')}")
+    add_kernels(into, schedule)
+    text_block(folded(into, "the verbs that made it"), schedule.trace())
+
+
+def add_kernels(parent: Element, schedule: Schedule) -> None:
+    """Add a schedule's tree, equal kernels once."""
+    if isinstance(schedule.tree, Sequence):
+        add_row(parent, schedule.nest, schedule.tree)
+    else:
+        add_tree(parent, schedule.nest, schedule.tree)
+
+
+@fill.register
+def _(plan: Plan, into: Element) -> None:
+    total = (
+        f": {quantity(len(plan.groups), 'kernel')}, {duration(plan.seconds)} expected on {plan.machine.label}"
+    )
+    line(into, f"plan of {plan.schedule.given.name}", total)
+    rows = [
+        (
+            ", ".join(group.statements),
+            duration(group.cost.total),
+            f"{group.cost.flops:,}",
+            f"{group.cost.compulsory + group.cost.again:,}",
+            "once" if once else "each call",
+        )
+        for group, once in zip(plan.groups, plan.once, strict=True)
+    ]
+    table(into, ("kernel", "expected", "FLOP", "bytes", "runs"), rows)
+    add_kernels(folded(into, "the schedule"), plan.schedule)
+    add_remarks(folded(into, quantity(len(plan.log), "decision")), plan.log)
+
+
+def add_remarks(parent: Element, remarks: tuple[Remark, ...]) -> None:
+    """Add a table of decisions, with prices."""
+    body = SubElement(SubElement(parent, "table"), "tbody")
+    for remark in remarks:
+        row = SubElement(body, "tr")
+        kind = "yes" if remark.taken else "no"
+        SubElement(row, "td", {"class": kind}).text = "✓" if remark.taken else "✗"
+        SubElement(row, "td", {"class": "dim"}).text = remark.pass_
+        SubElement(row, "td").text = remark.text
+
+
+@fill.register
+def _(found: Violation, into: Element) -> None:
+    line(into, "refused: ", found.verb, "no")
+    sizes = ", ".join(f"{name} = {value}" for name, value in found.sizes.items())
+    rows = [
+        ("dependence", f"{found.kind}: {found.source} -> {found.sink}"),
+        *([("with", sizes)] if sizes else []),
+        ("why", found.why),
+        ("to make it legal", found.remedy),
+    ]
+    table(into, ("", ""), rows)
+
+
+@fill.register
+def _(remark: Remark, into: Element) -> None:
+    line(into, remark.pass_, f": {'taken' if remark.taken else 'not taken'}, {remark.reason.value}")
+    SubElement(into, "p").text = remark.text
+    if remark.seconds is not None:
+        rows = [("with it", duration(remark.seconds[0])), ("without", duration(remark.seconds[1]))]
+        table(into, ("", "expected"), rows)
+
+
+@fill.register
+def _(machine: Machine, into: Element) -> None:
+    peak = f"{machine.flops32 * machine.units / 1e9:,.0f} GFLOP/s (fp32)"
+    line(into, machine.label, f": {machine.units} {machine.unit}, {peak}")
+    rows = [(level.name, size(level.size), f"{level.bandwidth / 1e9:,.0f} GB/s") for level in machine.levels]
+    table(into, ("level", "size", "bandwidth"), rows)
+
+
+def size(count: float) -> str:
+    """Bytes for a reader.
+
+    >>> size(1536), size(12)
+    ('1.5 KiB', '12 bytes')
+    """
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.3g} {name}" if count < UNLIMITED else ""
+    return f"{count:.0f} bytes"
+
+
+UNLIMITED = 2.0**60
+"""Bytes of a level whose size is not known."""
+
+
+@fill.register
+def _(tuning: Tuning, into: Element) -> None:
+    line(into, quantity(len(tuning.trials), "trial"), f" in {duration(tuning.spent)} ({tuning.ended})")
+    best = tuning.best
+    made = SubElement(into, "table")
+    head = SubElement(made, "tr")
+    for title in ("trial", "expected", "measured", "of the model's choice", "picks"):
+        SubElement(head, "th").text = title
+    for number, trial in enumerate(tuning.trials):
+        row = SubElement(made, "tr", {"class": "yes"} if trial is best else {})
+        picks = ", ".join(f"{name} {at + 1} of {of}" for name, (at, of) in trial.parameters.items())
+        measured = duration(trial.seconds) if isfinite(trial.seconds) else f"refused: {trial.refused}"
+        for text in (str(number), duration(trial.predicted), measured):
+            SubElement(row, "td").text = text
+        part = SubElement(row, "td")
+        if isfinite(trial.ratio):
+            bar(part, trial.ratio)
+            part[-1].tail = f"{trial.ratio:.2f}"
+        SubElement(row, "td", {"class": "dim"}).text = picks or "the model's choice"
