@@ -16,6 +16,7 @@ from polyfuse.runtime.memory.memory_plan import Memory
 from polyfuse.schedule import Schedule
 from polyfuse.strategy import KernelCost, Plan
 from polyfuse.strategy.cost.composite import roofline_bounds
+from polyfuse.strategy.explanation import Explanation, Kernel
 
 Device = Literal["cpu", "gpu", "lockstep", "simulator", "none"]
 """The place where an executable runs: the CPU, a GPU, an emulator, or nowhere (it can be printed)."""
@@ -41,7 +42,7 @@ class Product:
     memory: Memory
     machine: str
     work: Work
-    explanation: str
+    explanation: Explanation
     costs: tuple[KernelCost, ...]
     bounds: tuple[float, ...]
     gpu: GpuLimits | None = None
@@ -79,8 +80,14 @@ class Compiled:
         return Product(self.program, memory, machine.label, work, self.explanation, self.costs, bounds, gpu)
 
     @property
-    def explanation(self) -> str:
+    def explanation(self) -> Explanation:
         """Each fusion taken and each refused, with the reason; then what validation checked."""
+        remarks = () if self.plan is None else self.plan.log
+        kernels = (Kernel(launch.name, launch.statements, str(launch)) for launch in self.program.launches)
+        return Explanation(self._told, kernels, remarks)
+
+    @property
+    def _told(self) -> str:
         count = len(self.program.launches)
         lines = [f"{quantity(count, 'kernel')} on {self.machine.label}"]
         lines += [f"  {launch}" for launch in self.program.launches]

@@ -43,7 +43,10 @@ from polyfuse.runtime.report import Report
 from polyfuse.schedule import Schedule
 from polyfuse.show.explorer import Explorer, KernelShown, explored
 from polyfuse.strategy.cost.counts import nominal_sizes
+from polyfuse.strategy.explanation import Explanation
+from polyfuse.strategy.remarks import Reason
 from polyfuse.strategy.tuning_trials import Tuning
+from polyfuse.strategy.why_not_fused import FusionAnswer, why_not_fused
 
 Array = npt.NDArray[Any]
 Sizes = Mapping[str, int]
@@ -446,12 +449,55 @@ class Executable:
         check_sizes(self._nest, sizes or {})
         return nominal_sizes(self._nest, sizes)
 
-    def explain(self) -> str:
-        """Return each fusion taken and refused, with the reason; what validation checked; the result of tuning."""
+    def explain(
+        self,
+        *statements: str,
+        reason: Reason | str | None = None,
+        taken: bool | None = None,
+        least: float = 0.0,
+    ) -> Explanation:
+        """Return each fusion taken and refused, with the reason; what validation checked; the result of tuning.
+
+        Args:
+            *statements: Only decisions about all of these statements.
+            reason: Only decisions with this reason, as a `Reason` or its name: "illegal", "dearer".
+            taken: Only what was done (True) or not (False).
+            least: Only decisions between forms whose expected times differ by so many seconds.
+
+        Returns:
+            A text that also has the decisions as values; its repr is a summary, and a notebook shows tables.
+
+        Raises:
+            BadArgument: if there is no such statement or reason.
+        """
         found = self._product.explanation
-        if self.tuning is not None:
-            found = f"{found}\ntuned: {self.tuning}"
-        return "\n\n".join((found, *(f"for {_text(s)}:\n{one.explain()}" for s, one in self._variants)))
+        text = found if self.tuning is None else f"{found}\ntuned: {self.tuning}"
+        others = [(sizes, one.explain()) for sizes, one in self._variants]
+        whole = Explanation(
+            "\n\n".join((text, *(f"for {_text(sizes)}:\n{other}" for sizes, other in others))),
+            (*found.kernels, *(kernel for _, other in others for kernel in other.kernels)),
+            (*found.remarks, *(remark for _, other in others for remark in other.remarks)),
+        )
+        if not statements and reason is None and taken is None and least <= 0:
+            return whole
+        return whole.only(*statements, reason=reason, taken=taken, least=least)
+
+    @proving("why_not_fused")
+    def why_not_fused(self, first: str, second: str) -> FusionAnswer:
+        """Answer why two statements are not fused: the best legal form with its price, or what forbids each form.
+
+        Args:
+            first: The name of a statement.
+            second: The name of another.
+
+        Returns:
+            The answer; print it, or read `at`, `seconds`, `violation`, and the `schedule` of the form.
+
+        Raises:
+            BadArgument: if there is no such statement, or both are the same.
+        """
+        done = self.compiled
+        return why_not_fused(done.schedule, done.machine, self._product.work.seconds, first, second)
 
     @proving("report")
     def report(self, sizes: Sizes | None = None) -> Report:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import singledispatch
 from math import isfinite
 from xml.etree.ElementTree import Element, SubElement
@@ -17,9 +18,11 @@ from polyfuse.schedule import Schedule
 from polyfuse.show.card import bar, card, folded, line, table, text_block, written
 from polyfuse.show.folded_tree import add_row, add_tree
 from polyfuse.show.pages import nest_tables
+from polyfuse.strategy.explanation import WIDTH, Explanation
 from polyfuse.strategy.plan import Plan
 from polyfuse.strategy.remarks import Remark
 from polyfuse.strategy.tuning_trials import Tuning
+from polyfuse.viewed import equal_but_for_numbers, shorter
 
 
 def view(value: object) -> str:
@@ -99,15 +102,49 @@ def _(plan: Plan, into: Element) -> None:
     add_remarks(folded(into, quantity(len(plan.log), "decision")), plan.log)
 
 
-def add_remarks(parent: Element, remarks: tuple[Remark, ...]) -> None:
-    """Add a table of decisions, with prices."""
+def add_remarks(parent: Element, remarks: Iterable[Remark]) -> None:
+    """Add a table of decisions with both prices, those that differ in the numbers of names once."""
+    every = list(remarks)
+    times = dict(equal_but_for_numbers(remark.text for remark in every))
     body = SubElement(SubElement(parent, "table"), "tbody")
-    for remark in remarks:
+    for remark in every:
+        count = times.pop(remark.text, 0)
+        if not count:
+            continue
         row = SubElement(body, "tr")
         kind = "yes" if remark.taken else "no"
         SubElement(row, "td", {"class": kind}).text = "✓" if remark.taken else "✗"
         SubElement(row, "td", {"class": "dim"}).text = remark.pass_
-        SubElement(row, "td").text = remark.text
+        told = SubElement(row, "td")
+        told.text = f"{remark.text}  × {count}" if count > 1 else remark.text
+        if remark.violation is not None and str(remark.violation) not in remark.text:
+            SubElement(told, "div", {"class": "dim"}).text = str(remark.violation)
+        with_it, without = map(duration, remark.seconds) if remark.seconds is not None else ("", "")
+        SubElement(row, "td", {"class": "number"}).text = with_it and f"{with_it} with, {without} without"
+
+
+@fill.register
+def _(told: Explanation, into: Element) -> None:
+    names = equal_but_for_numbers(kernel.name for kernel in told.kernels)
+    line(
+        into,
+        quantity(len(told.kernels), "launch", "launches"),
+        f", {quantity(len(told.remarks), 'decision')}",
+    )
+    texts = equal_but_for_numbers(kernel.text for kernel in told.kernels)
+    add_texts(into, texts)
+    times = dict(names)
+    for name, remarks in told.by_kernel().items():
+        if remarks:
+            count = f" × {times[name]}" if times.get(name, 1) > 1 else ""
+            title = f"{name}{count}" if name else "the whole net, and between kernels"
+            add_remarks(folded(into, title, opened=True), remarks)
+
+
+def add_texts(parent: Element, texts: Iterable[tuple[str, int]]) -> None:
+    """Add lines, each with how many times it stands for."""
+    lines = (f"{shorter(text, WIDTH)}  × {n}" if n > 1 else shorter(text, WIDTH) for text, n in texts)
+    text_block(parent, "\n".join(lines))
 
 
 @fill.register

@@ -44,7 +44,8 @@ class Decision:
     def remark(self) -> Remark:
         """The same as every other pass records its decisions."""
         priced = (self.cost_together, self.cost_apart) if self.cost_together else None
-        return Remark("group", (self.producer, self.consumer), self.taken, self.reason, self.sentence, priced)
+        pair, refused = (self.producer, self.consumer), self.violation
+        return Remark("group", pair, self.taken, self.reason, self.sentence, priced, refused)
 
     @property
     def reason(self) -> Reason:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from polyfuse.errors.refusals import Violation
 from polyfuse.measure import duration
 from polyfuse.viewed import Viewed, shorter
 
@@ -54,6 +55,7 @@ class Remark(Viewed):
         text: the same as a sentence for a person.
         seconds: what the model expects (with it, without it), of the kernels or calls that the pass compared; None
             where nothing was compared.
+        violation: the dependence and two instances that forbid it, or forbid a form of it that was tried first.
     """
 
     pass_: str
@@ -62,6 +64,7 @@ class Remark(Viewed):
     reason: Reason
     text: str
     seconds: tuple[float, float] | None = None
+    violation: Violation | None = None
 
     def __repr__(self) -> str:
         about = f" of {shorter(', '.join(self.statements))}" if self.statements else ""

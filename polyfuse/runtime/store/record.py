@@ -21,6 +21,7 @@ from polyfuse.runtime.cuda.kernel_times import GpuLimits
 from polyfuse.runtime.memory.memory_plan import Memory, Temporaries
 from polyfuse.runtime.store.store import Entry, all_of
 from polyfuse.strategy.cost.roofline import KernelCost, Tiling
+from polyfuse.strategy.explanation import Explanation
 
 Json = dict[str, Any]
 
@@ -49,7 +50,7 @@ def to_header(product: Product, code: MachineCode | None) -> Json:
         "memory": asdict(memory),
         "machine": product.machine,
         "work": asdict(product.work),
-        "explanation": product.explanation,
+        "explanation": product.explanation.data(),
         "costs": [asdict(cost) for cost in product.costs],
         "bounds": product.bounds,
         "gpu": None if product.gpu is None else asdict(product.gpu),
@@ -75,7 +76,8 @@ def from_entry(entry: Entry) -> tuple[Product, MachineCode | None]:
     work, gpu = Work(**all_of(Work, header["work"])), header["gpu"]
     limits = None if gpu is None else _limits(gpu)
     costs, bounds = tuple(map(_cost, header["costs"])), tuple(header["bounds"])
-    product = Product(program, memory, header["machine"], work, header["explanation"], costs, bounds, limits)
+    told = Explanation.of_data(header["explanation"])
+    product = Product(program, memory, header["machine"], work, told, costs, bounds, limits)
     if program.target != "cpu":
         return product, None
     tensors, needs = tuple(header["tensors"]), tuple(header["needs"])
