@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import enum
 from functools import partial
+from importlib import metadata
 from math import inf
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from polyfuse.cli.early_checks import existing, known_machine, schedule_file
 from polyfuse.terminal import Terminal
 
 app = typer.Typer(
     help="Compile affine loop nests into checked, fused kernels.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -24,6 +25,21 @@ cache = typer.Typer(help="The cache of compiled programs.", no_args_is_help=True
 app.add_typer(cache, name="cache")
 papers = typer.Typer(help="Reproduce published experiments.", no_args_is_help=True)
 app.add_typer(papers, name="papers")
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"polyfuse {metadata.version('polyfuse')}")
+        raise typer.Exit
+
+
+@app.callback()
+def every_command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Compile affine loop nests into checked, fused kernels."""
 
 
 class Target(enum.StrEnum):
@@ -58,6 +74,15 @@ class Picture(enum.StrEnum):
     tree = "tree"
 
 
+class ExplanationForm(enum.StrEnum):
+    """The forms of an explanation."""
+
+    text = "text"
+    summary = "summary"
+    json = "json"
+    html = "html"
+
+
 class CheckDevice(enum.StrEnum):
     """The device on which gpu-check runs its cases."""
 
@@ -70,10 +95,19 @@ FILE_HELP = (
     "(a list of them), `outputs` (values of the functional form), or one function under @pf.nest. A model needs a "
     "batch: --batch, or a variable `batch` in the file."
 )
-File = Annotated[str, typer.Argument(metavar="FILE", help=FILE_HELP)]
+File = Annotated[str, typer.Argument(metavar="FILE", help=FILE_HELP, callback=existing)]
+ScheduleOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="A schedule of the nest: .json as Schedule.save writes, or .py that makes a schedule s of nest, as "
+        "compile --emit writes.",
+        callback=schedule_file,
+    ),
+]
 TargetOption = Annotated[Target, typer.Option(help="auto: cuda if a GPU can be used, else cpu.")]
 MachineOption = Annotated[
-    str | None, typer.Option(help="The machine for the cost model: h200, a100, zen5, …")
+    str | None,
+    typer.Option(help="The machine for the cost model: h200, a100, zen5, …", callback=known_machine),
 ]
 DeviceOption = Annotated[DeviceName | None, typer.Option(help="Where CUDA kernels run; none: compile only.")]
 BatchOption = Annotated[int | None, typer.Option(help="The batch of a model; overrides the file's.")]
@@ -104,6 +138,7 @@ def compile_file(
     batch: BatchOption = None,
     features: FeaturesOption = None,
     fuse: FuseOption = True,
+    schedule: ScheduleOption = None,
     emit: Annotated[
         Path | None, typer.Option(help="Write sources, schedule and report into this folder.")
     ] = None,
@@ -112,7 +147,7 @@ def compile_file(
     from polyfuse.cli.compiling import compiled, emit_files, show_kernels
 
     terminal = Terminal()
-    net = compiled(terminal, file, target, machine, device, batch, features, fuse)
+    net = compiled(terminal, file, target, machine, device, batch, features, fuse, schedule)
     show_kernels(terminal, net)
     if emit is not None:
         for path in emit_files(net, emit):
@@ -127,12 +162,64 @@ def explain(
     device: DeviceOption = None,
     batch: BatchOption = None,
     features: FeaturesOption = None,
+    schedule: ScheduleOption = None,
+    statement: Annotated[
+        list[str] | None, typer.Option(help="Only decisions about this statement; repeatable.")
+    ] = None,
+    form: Annotated[ExplanationForm, typer.Option("--format", help="The form of the output.")] = (
+        ExplanationForm.text
+    ),
 ) -> None:
     """Print which fusions were taken and which refused, and why."""
-    from polyfuse.cli.compiling import compiled
+    from polyfuse.cli.compiling import compiled, explanation_text
 
     terminal = Terminal()
-    terminal.text(compiled(terminal, file, target, machine, device, batch, features, True).explain())
+    net = compiled(terminal, file, target, machine, device, batch, features, True, schedule)
+    terminal.text(explanation_text(net.explain(*statement or []), form.value))
+
+
+@app.command()
+def profile(
+    file: File,
+    target: TargetOption = Target.auto,
+    machine: MachineOption = None,
+    batch: BatchOption = None,
+    features: FeaturesOption = None,
+    fuse: FuseOption = True,
+    schedule: ScheduleOption = None,
+    size: Annotated[list[str] | None, typer.Option(help="A symbolic size, as N=8.")] = None,
+    turns: Annotated[int, typer.Option(min=1, help="Timed turns; the median counts.")] = 9,
+    seed: Annotated[int, typer.Option(help="The seed of the random inputs.")] = 0,
+) -> None:
+    """Compile a nest or a model, and measure each of its kernels on random inputs, beside the predictions."""
+    from polyfuse.cli.compiling import compiled
+    from polyfuse.cli.measuring import show_profile
+
+    terminal = Terminal()
+    net = compiled(terminal, file, target, machine, None, batch, features, fuse, schedule)
+    show_profile(terminal, net, size or [], turns, seed)
+
+
+@app.command()
+def tune(
+    file: File,
+    count: Annotated[int, typer.Option(min=1, help="Schedules to try.")] = 50,
+    seconds: Annotated[float | None, typer.Option(min=0, help="Start no trial after this time.")] = None,
+    machine: MachineOption = None,
+    batch: BatchOption = None,
+    features: FeaturesOption = None,
+    save: Annotated[Path | None, typer.Option(help="Write the fastest schedule here, as JSON.")] = None,
+    seed: Annotated[int, typer.Option(help="The sampler's seed.")] = 0,
+) -> None:
+    """Measure other schedules than the cost model's choice, on the CPU, and keep the fastest."""
+    from polyfuse.cli.compiling import compiled
+    from polyfuse.cli.measuring import show_tuning
+    from polyfuse.tune import Trials
+
+    terminal = Terminal()
+    trials = Trials(count=count, seconds=seconds, seed=seed)
+    net = compiled(terminal, file, Target.cpu, machine, None, batch, features, True, tune=trials)
+    show_tuning(terminal, net, save)
 
 
 @app.command()
@@ -143,10 +230,7 @@ def draw(
         typer.Option("--out", "-o", help="Output file: .svg, .png, .pdf, …; or .tex, .html, .dot for text."),
     ],
     picture: Annotated[Picture, typer.Option(help="The kind of picture.")] = Picture.tree,
-    schedule: Annotated[
-        Path | None,
-        typer.Option(help="A Python file that makes a schedule s of nest, as written by compile --emit."),
-    ] = None,
+    schedule: ScheduleOption = None,
     statement: Annotated[
         list[str] | None, typer.Option(help="For domain: the statement to plot; repeatable.")
     ] = None,

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from polyfuse.cli.load import load_nest
+from polyfuse.cli.load import load_nest, load_schedule
 from polyfuse.compiler import compile
 from polyfuse.errors import quantity
 from polyfuse.runtime.executable import Executable
+from polyfuse.strategy.explanation import Explanation
 from polyfuse.terminal import Terminal, writing
+from polyfuse.tune import Trials
 
 
 def compiled(
@@ -22,14 +24,20 @@ def compiled(
     batch: int | None,
     features: Sequence[int] | None,
     fuse: bool,
+    schedule: Path | None = None,
+    tune: Trials | None = None,
 ) -> Executable:
-    """Load a file and compile what it defines."""
+    """Load a file and compile what it defines, with the schedule in another file if one is given."""
     with terminal.working(f"running {file}"):
         nest = load_nest(file, batch, features)
     options: dict[str, Any] = {"target": str(target), "machine": machine, "fuse": fuse}
     if device is not None:
         options["device"] = str(device)
-    with terminal.working(f"compiling {nest.name}"):
+    if schedule is not None:
+        options["schedule"] = load_schedule(schedule, nest)
+    if tune is not None:
+        options["tune"] = tune
+    with terminal.working(f"{'tuning' if tune is not None else 'compiling'} {nest.name}"):
         return compile(nest, **options)
 
 
@@ -62,3 +70,10 @@ def emit_files(net: Executable, folder: Path) -> list[Path]:
             path.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
             written.append(path)
     return written
+
+
+def explanation_text(told: Explanation, form: str) -> str:
+    """Return an explanation as "text", "summary", "json" or "html"."""
+    if form == "summary":
+        return told.summary()
+    return told.to_json() if form == "json" else told.to_html() if form == "html" else str(told)

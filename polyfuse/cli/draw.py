@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import runpy
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import polyfuse as pf
-from polyfuse.cli.load import load_nest
+from polyfuse.cli.load import load_nest, load_schedule
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Nest
 from polyfuse.schedule import Schedule
@@ -46,7 +44,7 @@ def draw(
     be written.
     """
     nest = load_nest(file, batch, features)
-    what = nest if schedule is None else run_trace(schedule, nest)
+    what = nest if schedule is None else load_schedule(schedule, nest)
     text = TEXTS.get(out.suffix)
     if text is not None:
         with writing(out):
@@ -72,6 +70,12 @@ def _figure(
     if picture == "tree":
         return tree_picture(what)
     named = list(statements) or [s.name for s in nest.statements]
+    absent = [name for name in nest.params if name not in sizes]
+    if absent and {*named} <= {s.name for s in nest.statements}:
+        example = " ".join(f"--size {name}=8" for name in absent)
+        raise BadArgument(
+            f"the domains of {nest.name} depend on {', '.join(absent)}; give numbers: {example}"
+        )
     return domain_plot(what, named, list(dims) or None, sizes, at)
 
 
@@ -80,18 +84,6 @@ def _is_format(out: Path) -> None:
     if out.suffix.removeprefix(".") not in known:
         every = sorted([*TEXTS, *(f".{name}" for name in known)])
         raise BadArgument(f"cannot write {out.name}: expected a suffix out of {', '.join(every)}")
-
-
-def run_trace(path: Path, nest: Nest) -> Schedule:
-    """The schedule `s` that a file makes of `nest`, such as the schedule.py of `polyfuse compile --emit`."""
-    if not path.is_file():
-        raise BadArgument(f"there is no file {path}")
-    found = runpy.run_path(str(path), init_globals={"pf": pf, "nest": nest}).get("s")
-    if not isinstance(found, Schedule):
-        raise BadArgument(
-            f"{path} does not define a Schedule named s; `polyfuse compile --emit` writes such a file"
-        )
-    return found
 
 
 def numbers(given: Sequence[str]) -> dict[str, int]:

@@ -11,9 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import polyfuse as pf
+from polyfuse.cli.early_checks import existing, parts_of, schedule_file
 from polyfuse.errors import BadArgument, PolyfuseError
 from polyfuse.ir import Nest
 from polyfuse.nn import Module, Sequential, Value, lower
+from polyfuse.schedule import Schedule
 
 NAMES = ("nest", "model", "layers", "outputs")
 """The names that are tried, in this order, if the command line gives none."""
@@ -28,8 +31,8 @@ def load_nest(file: str, batch: int | None = None, features: Sequence[int] | Non
 
     Raises BadArgument if there is no such file, name or kind of value, or if the file raises.
     """
-    path, _, name = file.partition(":") if not Path(file).exists() else (file, "", "")
-    variables = _run(Path(path))
+    path, name = parts_of(existing(file))
+    variables = _run(path)
     nests = [n for n, value in variables.items() if isinstance(value, Nest)]
     wanted = [name] if name else [n for n in NAMES if n in variables] or (nests if len(nests) == 1 else [])
     if not wanted or wanted[0] not in variables:
@@ -37,7 +40,7 @@ def load_nest(file: str, batch: int | None = None, features: Sequence[int] | Non
         raise BadArgument(f"{path} defines {'no ' if name else ''}{looked}; name one with {path}:name")
     found = variables[wanted[0]]
     if callable(found) and not isinstance(found, Module | Nest):
-        with _reported(Path(path)):
+        with _reported(path):
             found = found()
     return _lowered(
         found,
@@ -45,6 +48,24 @@ def load_nest(file: str, batch: int | None = None, features: Sequence[int] | Non
         batch if batch is not None else variables.get("batch"),
         features or variables.get("features"),
     )
+
+
+def load_schedule(path: Path, nest: Nest) -> Schedule:
+    """Return the schedule of a nest in a file: JSON, or Python that makes a schedule `s` of `nest`.
+
+    Raises BadArgument if there is no such file or schedule, or the file raises; InvalidSchedule if it is of another
+    nest.
+    """
+    schedule_file(path)
+    if path.suffix == ".json":
+        return Schedule.load(path, nest)
+    with _reported(path):
+        found = runpy.run_path(str(path), init_globals={"pf": pf, "nest": nest}).get("s")
+    if not isinstance(found, Schedule):
+        raise BadArgument(
+            f"{path} does not define a Schedule named s; `polyfuse compile --emit` writes such a file"
+        )
+    return found
 
 
 def _lowered(found: Any, where: str, batch: int | None, features: Sequence[int] | None) -> Nest:
@@ -68,8 +89,6 @@ def _lowered(found: Any, where: str, batch: int | None, features: Sequence[int] 
 
 
 def _run(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise BadArgument(f"there is no file {path}")
     with _reported(path):
         return runpy.run_path(str(path), run_name="polyfuse_file")
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from polyfuse.errors.proving import proving
 from polyfuse.ir import Nest
+from polyfuse.ir.given import nest_given
 from polyfuse.schedule import Schedule
 from polyfuse.show.labels import Row, rows
 from polyfuse.show.sheet import LINE, LINES, box, middle, sheet, width_of
@@ -44,9 +45,14 @@ def tree_picture(what: Schedule | Nest) -> Figure:
         A matplotlib Figure.
 
     Raises:
+        BadArgument: if something else is given.
         TargetUnavailable: if matplotlib is not installed.
     """
-    nest, tree = (what, what.order) if isinstance(what, Nest) else (what.nest, what.tree)
+    if isinstance(what, Schedule):
+        nest, tree = what.nest, what.tree
+    else:
+        nest = nest_given("tree_picture", what, "a schedule or a nest")
+        tree = nest.order
     every = [Row(0, "nest", nest.name), *rows(nest, tree, 1)]
     axes = sheet(max(INDENT * row.depth + width_of(label(row)) for row in every) + 0.1, len(every))
     parents: list[int] = []

@@ -75,9 +75,8 @@ class Explanation(str, Viewed):
         Raises:
             BadArgument: if there is no such statement or reason.
         """
-        known = dict.fromkeys(
-            name for each in (*self.kernels, *self.remarks) for name in each.statements
-        )  # in order of appearance
+        about = (*(kernel.statements for kernel in self.kernels), *(r.statements for r in self.remarks))
+        known = dict.fromkeys(name for names in about for name in names)
         for name in statements:
             if name not in known:
                 raise BadArgument(f"explain: no statement {name!r}; there are {', '.join(known)}")

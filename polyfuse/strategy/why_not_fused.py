@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
@@ -164,15 +165,17 @@ def _by_verbs(nest: Nest, machine: Machine, seconds: float, pair: tuple[str, str
 def between(nest: Nest, first: str, second: str) -> tuple[str, ...]:
     """Return two statements and those on a path of dependences from one to the other, in their original order."""
     found = nest.dependences()
-    ahead, behind = {first}, {second}
-    for reached, step in (
-        (ahead, lambda name: [pair.sink for pair in found.after(name)]),
-        (behind, lambda name: [pair.source for pair in found.before(name)]),
-    ):
-        waiting = list(reached)
-        while waiting:
-            new = [name for name in step(waiting.pop()) if name not in reached]
-            reached.update(new)
-            waiting += new
+    ahead = _reached(first, lambda name: (pair.sink for pair in found.after(name)))
+    behind = _reached(second, lambda name: (pair.source for pair in found.before(name)))
     inside = (ahead & behind) | {first, second}
     return tuple(name for name in statements(nest.order) if name in inside)
+
+
+def _reached(start: str, step: Callable[[str], Iterable[str]]) -> set[str]:
+    """What steps lead to from a start, with the start."""
+    reached, waiting = {start}, [start]
+    while waiting:
+        new = {*step(waiting.pop())} - reached
+        reached |= new
+        waiting += new
+    return reached

@@ -70,7 +70,7 @@ def test_a_schedule_is_what_its_trace_makes(file: str, tmp_path: Path) -> None:
     [
         ("cannot write x.xyz: expected a suffix out of ", ("-o", "x.xyz")),
         ("expected NAME=NUMBER such as N=8, not N=many", ("-o", "x.svg", "--picture", "domain", "--size", "N=many")),
-        ("depends on T, N; give numbers", ("-o", "x.svg", "--picture", "domain")),
+        ("depend on T, N; give numbers: --size T=8 --size N=8", ("-o", "x.svg", "--picture", "domain")),
         ("unknown statement 'R'", ("-o", "x.svg", "--picture", "domain", "--statement", "R")),
         ("there is no file s.py", ("-o", "x.svg", "--schedule", "s.py")),
     ],

@@ -1,0 +1,144 @@
+"""Arguments of the command line: schedules, measuring commands, and refusals that come before slow imports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+import polyfuse as pf
+from polyfuse import show
+from polyfuse.cli.app import app
+from polyfuse.cli.load import load_nest, load_schedule
+from polyfuse.errors import BadArgument, TargetUnavailable
+from tests.show.subjects import dense
+
+MODEL = """
+from polyfuse import nn
+model = nn.Sequential(nn.Linear(6, 5, seed=1), nn.ReLU())
+batch = 4
+"""
+
+LOOPS = """
+import polyfuse as pf
+@pf.nest
+def twice(x: "f32[N]", y: "f32[N]"):
+    for i in range(N):
+        y[i] = 2 * x[i]
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.py"
+    path.write_text(MODEL, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def loops(tmp_path: Path) -> Path:
+    path = tmp_path / "loops.py"
+    path.write_text(LOOPS, encoding="utf-8")
+    return path
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
+
+
+def test_the_version() -> None:
+    assert run("--version").output == f"polyfuse {pf.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("compile", "absent.py"), "there is no file absent.py"),
+        (("explain", "absent.py:net"), "there is no file absent.py"),
+        (("compile", __file__, "--schedule", "absent.json"), "there is no file absent.json"),
+        (("draw", __file__, "-o", "x.svg", "--schedule", "pyproject.toml"), "pyproject.toml is no schedule: expected"),
+        (("tune", __file__, "--count", "0"), "Invalid value for '--count'"),
+        (("profile", __file__, "--target", "tpu"), "Invalid value for '--target'"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_refused_before_anything_slow_is_imported(
+    arguments: tuple[str, ...], message: str
+) -> None:
+    code = (
+        "import sys\nfrom polyfuse.cli import main\ntry:\n    main()\nfinally:\n"
+        "    slow = [m for m in ('islpy', 'sympy', 'numba', 'numpy', 'matplotlib') if m in sys.modules]\n"
+        "    print('imported', slow)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=None, check=False
+    )
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert done.stdout == "imported []\n"
+
+
+def test_an_unknown_machine_is_refused_before_the_file_runs(tmp_path: Path) -> None:
+    file = tmp_path / "file.py"
+    file.write_text("raise RuntimeError", encoding="utf-8")
+    with pytest.raises(TargetUnavailable, match="unknown machine 'h300'; expected one of a100, "):
+        run("compile", file, "--machine", "h300")
+
+
+def test_shells_can_complete() -> None:
+    assert "--install-completion" in run("--help").output
+
+
+def test_a_schedule_from_a_file_is_compiled_and_explained(model: Path, tmp_path: Path) -> None:
+    nest = load_nest(str(model))
+    schedule = pf.Schedule(nest).fuse("mac0", "zero0", at="j")
+    saved, trace = tmp_path / "s.json", tmp_path / "s.py"
+    schedule.save(saved)
+    trace.write_text(schedule.trace(), encoding="utf-8")
+    for path in (saved, trace):
+        assert load_schedule(path, nest).steps == schedule.steps
+        text = run("explain", model, "--target", "cpu", "--schedule", path).output
+        assert "the schedule was given by hand" in text
+    assert "3 kernels" in run("compile", model, "--target", "cpu", "--schedule", saved).output
+    trace.write_text("s = nest / 2", encoding="utf-8")
+    with pytest.raises(BadArgument, match=r"s.py, line 1 raised TypeError"):
+        load_schedule(trace, nest)
+
+
+def test_explanations_of_some_statements_and_as_json(model: Path) -> None:
+    only = run("explain", model, "--target", "cpu", "--statement", "bias0", "--statement", "relu0").output
+    assert "bias0 and relu0 are fused at j" in only
+    assert "zero0 sets the first value" not in only
+    data = run("explain", model, "--target", "cpu", "--format", "json").stdout
+    assert json.loads(data[data.index("{") :])["remarks"]
+
+
+def test_profile_prints_each_kernels_time(model: Path, loops: Path) -> None:
+    text = run("profile", model, "--target", "cpu", "--turns", "1").output
+    assert "profile on cpu" in text
+    assert "zero0, mac0, bias0, relu0" in text
+    assert "1 turns of" in run("profile", loops, "--target", "cpu", "--turns", "1", "--size", "N=16").output
+    with pytest.raises(BadArgument, match="the arrays of twice depend on N: give --size N=64"):
+        run("profile", loops, "--target", "cpu")
+
+
+def test_tune_saves_the_fastest_schedule(model: Path, tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    best = tmp_path / "best.json"
+    assert "1 trial in " in run("tune", model, "--count", "1", "--save", best).output
+    assert load_schedule(best, load_nest(str(model))).steps
+
+
+def test_messages_of_pictures_fit_the_case(loops: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    with pytest.raises(BadArgument, match="the domains of twice depend on N; give numbers: --size N=8"):
+        run("draw", loops, "-o", tmp_path / "x.svg", "--picture", "domain")
+    net = pf.compile(dense(), target="cuda", machine="h200", device="none")
+    with pytest.raises(
+        BadArgument, match=r"tree_picture takes a schedule or a nest, given Executable: .*its \.nest and"
+    ):
+        show.tree_picture(net)  # type: ignore[arg-type]
