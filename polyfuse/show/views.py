@@ -22,6 +22,7 @@ from polyfuse.strategy.explanation import WIDTH, Explanation
 from polyfuse.strategy.plan import Plan
 from polyfuse.strategy.remarks import Remark
 from polyfuse.strategy.tuning_trials import Tuning
+from polyfuse.strategy.why_not_fused import FusionAnswer
 from polyfuse.viewed import equal_but_for_numbers, shorter
 
 
@@ -139,6 +140,20 @@ def _(told: Explanation, into: Element) -> None:
             count = f" × {times[name]}" if times.get(name, 1) > 1 else ""
             title = f"{name}{count}" if name else "the whole net, and between kernels"
             add_remarks(folded(into, title, opened=True), remarks)
+
+
+@fill.register
+def _(answer: FusionAnswer, into: Element) -> None:
+    first, second = answer.statements
+    possible = answer.at is not None
+    line(into, f"{first} and {second}: ", answer.text, "yes" if possible else "no")
+    if answer.seconds is not None:
+        rows = [("fused", duration(answer.seconds[0])), ("as it is", duration(answer.seconds[1]))]
+        table(into, ("", "expected"), rows)
+    if answer.violation is not None:
+        fill(answer.violation, into)
+    if answer.schedule is not None:
+        fill(answer.schedule, folded(into, "the schedule of this form"))
 
 
 def add_texts(parent: Element, texts: Iterable[tuple[str, int]]) -> None:

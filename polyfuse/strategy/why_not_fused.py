@@ -17,10 +17,11 @@ from polyfuse.measure import duration
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.price import cost
 from polyfuse.strategy.pipeline import plan_for
+from polyfuse.viewed import Viewed
 
 
 @dataclass(frozen=True)
-class FusionAnswer:
+class FusionAnswer(Viewed):
     """Whether two statements can share a loop, and what that costs. Print it, or read its fields.
 
     Attributes:

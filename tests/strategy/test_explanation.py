@@ -130,6 +130,7 @@ def test_why_not_fused_prices_the_best_legal_form(net: pf.Executable) -> None:
     assert str(answer).startswith("mac0 and mac1 may be fused at i: 20.5 µs a call is expected then, and ")
     same = net.why_not_fused("mac0", "bias0")
     assert same.fused
+    assert "the schedule of this form" in answer._repr_html_()
     assert str(same) == "mac0 and bias0 are fused at j: they share the loops down to it."
 
 
@@ -140,6 +141,7 @@ def test_why_not_fused_names_the_dependence_where_there_is_no_form() -> None:
     assert str(answer.violation.source) == "S1[1]"
     assert str(answer.violation.sink) == "S2[0]"
     assert str(answer).startswith("S1 and S2 must not be fused: fuse('S1', 'S2', at='i'")
+    assert "flow: S1[1] -&gt; S2[0]" in answer._repr_html_()
 
 
 def test_why_not_fused_refuses_names_that_mean_nothing(net: pf.Executable) -> None:
