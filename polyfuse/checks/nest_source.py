@@ -46,7 +46,9 @@ def nest_source(nest: Nest) -> str:
     """
     tensors = "".join(
         f"    pf.Tensor({t.name!r}, {t.shape!r}, {t.dtype!r}, {t.role!r}"
-        + (f", Gather({t.gather.table!r}, {t.gather.index!r})),\n" if t.gather is not None else "),\n")
+        + (f", Gather({t.gather.table!r}, {t.gather.index!r})" if t.gather is not None else "")
+        + (f", below={t.below!r}" if t.below else "")
+        + "),\n"
         for t in nest.tensors
     )
     statements = "".join(

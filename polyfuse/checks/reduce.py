@@ -36,7 +36,7 @@ from polyfuse.compiler import compile
 from polyfuse.errors import BadArgument, BudgetExceeded, InvalidMath, PolyfuseError, TargetUnavailable
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest
-from polyfuse.ir.gather import tables_of
+from polyfuse.ir.gather import rows_of
 from polyfuse.ir.sizes import extent
 from polyfuse.terminal import Terminal
 
@@ -167,15 +167,15 @@ def _nest_in(path: Path) -> Nest:
 def _arrays(nest: Nest, sizes: Mapping[str, int]) -> dict[str, Any]:
     """Small whole numbers, the same in each trial; of rows, those that there are."""
     sizes = {name: sizes.get(name, SIZE) for name in nest.params}
-    tables = tables_of(nest)
+    rows = rows_of(nest, sizes)
     arrays: dict[str, Any] = {}
     for tensor in nest.inputs:
         if tensor.rank == 0 and tensor.name in sizes:
             arrays[tensor.name] = sizes[tensor.name]
             continue
         low, high = -2, 3
-        if tensor.name in tables:
-            low, high = 0, min(extent(table.shape[0], sizes) for table in tables[tensor.name])
+        if tensor.name in rows:
+            low, high = 0, rows[tensor.name]
         numbers = np.random.default_rng(0).integers(low, high, [extent(size, sizes) for size in tensor.shape])
         arrays[tensor.name] = (
             numbers.astype(tensor.dtype) if tensor.rank else numbers.astype(tensor.dtype)[()]

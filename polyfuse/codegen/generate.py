@@ -15,6 +15,7 @@ from polyfuse.codegen.cuda import printer as cuda
 from polyfuse.codegen.cuda.device_ops import DEVICE_OPS
 from polyfuse.codegen.cuda.proofs.register_tiles import device_operations
 from polyfuse.codegen.looptree.alpha_equal import canonical
+from polyfuse.codegen.looptree.data_bounds import with_data_bounds
 from polyfuse.codegen.looptree.naming import base
 from polyfuse.codegen.looptree.nodes import Kernel
 from polyfuse.codegen.lowering.build import Targets
@@ -59,7 +60,7 @@ def program(nest: Nest, tree: Tree, target: Target, early: tuple[bool, ...] | No
     printed = kernels(nest, tree)
     products = {name for loop in loops(tree) if loop.bind == "microkernel" for name in statements(loop)}
     for kernel, is_early in zip(printed, early or (False,) * len(printed), strict=True):
-        code, grid, block, untiled = _printed(kernel, target)
+        code, grid, block, untiled = _printed(with_data_bounds(kernel), target)
         key = canonical(code.source), code.signature, code.parallel, code.maps, code.cluster
         if key not in codes:
             taken = {*TARGETS.called, *(known.name for known in codes.values())}

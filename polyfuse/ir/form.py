@@ -51,7 +51,7 @@ def form_of(nest: Nest, part: Tree) -> Form:
     steps = {name: number for number, name in enumerate(dict.fromkeys(loop.name for loop in loops(part)))}
     text = (
         *(line for s in inside for line in _statement(s, numbers)),
-        *(f"{numbers[t.name]}: {t.dtype} {t.shape} {_gather(t, numbers)}" for t in tensors),
+        *(f"{numbers[t.name]}: {t.dtype} {t.shape} {_gather(t, numbers)} {_checked(t)}" for t in tensors),
         *_tree(part, numbers, steps),
     )
     return Form(text, tuple(names), tuple(steps))
@@ -70,6 +70,10 @@ def numbered(text: str, numbers: Mapping[str, int]) -> str:
     '{ #0[i, k] -> #1[i, k] : 0 <= i < N }'
     """
     return re.sub(r"\b(\w+)\[", lambda found: f"#{numbers.get(found[1], found[1])}[", text)
+
+
+def _checked(tensor: Tensor) -> str:
+    return "checked" if tensor.below else ""
 
 
 def _gather(tensor: Tensor, numbers: Mapping[str, int]) -> str:

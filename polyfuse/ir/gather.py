@@ -63,10 +63,20 @@ def tables_of(nest: NestData) -> Mapping[str, tuple[Tensor, ...]]:
     return {name: tuple(tables) for name, tables in found.items()}
 
 
+def limits_of(nest: NestData) -> Mapping[str, tuple[int | str, ...]]:
+    """For each input of row numbers or other places, return the extents that every element has to be below."""
+    found: dict[str, list[int | str]] = {}
+    for name, tables in tables_of(nest).items():
+        found[name] = [table.shape[0] for table in tables]
+    for tensor in nest.inputs:
+        if tensor.below:
+            found.setdefault(tensor.name, []).extend(tensor.below)
+    return {name: tuple(limits) for name, limits in found.items()}
+
+
 def rows_of(nest: NestData, sizes: Sizes) -> dict[str, int]:
-    """For each input that holds row numbers, return the number of rows."""
-    tables = tables_of(nest).items()
-    return {name: min(extent(table.shape[0], sizes) for table in every) for name, every in tables}
+    """For each input that holds row numbers or other places, return how many there are."""
+    return {name: min(extent(one, sizes) for one in every) for name, every in limits_of(nest).items()}
 
 
 def check_indices(nest: NestData, arrays: Mapping[str, np.ndarray[Any, Any]], sizes: Sizes) -> None:
@@ -84,7 +94,6 @@ def no_row(nest: NestData, name: str, index: np.ndarray[Any, Any], rows: int) ->
     """Return the error for an array with elements outside of 0 to rows - 1."""
     at = tuple(np.argwhere((index < 0) | (index >= rows))[0].tolist())
     place = f"[{', '.join(map(str, at))}]" if at else ""
-    tables = " and ".join(map(str, tables_of(nest)[name]))
-    return BadArgument(
-        f"{name}{place} is {index[at]}, expected 0 <= {name}{place} < {rows}: it chooses a row of {tables}"
-    )
+    tables = " and ".join(map(str, tables_of(nest).get(name, ())))
+    use = f"it chooses a row of {tables}" if tables else f"it is a place: {nest.tensor(name)}"
+    return BadArgument(f"{name}{place} is {index[at]}, expected 0 <= {name}{place} < {rows}: {use}")

@@ -20,6 +20,7 @@ from polyfuse.ir.empty import drop_empty
 from polyfuse.ir.nest_data import AnyNest, NestData
 from polyfuse.ir.scalar import substitute
 from polyfuse.ir.statement import Statement
+from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Loop, Tree, children, with_children
 from polyfuse.ir.whole import is_whole
 from polyfuse.sets import PARAM, fix_params, unmet
@@ -165,7 +166,7 @@ def with_sizes(nest: AnyNest, sizes: Sizes) -> AnyNest:
     new = drop_empty(
         replace(
             nest,
-            tensors=tuple(replace(t, shape=tuple(_extent(s, sizes) for s in t.shape)) for t in nest.tensors),
+            tensors=tuple(_tensor(t, sizes) for t in nest.tensors),
             statements=tuple(_statement(s, sizes) for s in nest.statements),
             order=_order(nest.order, sizes),
             context=context,
@@ -174,6 +175,11 @@ def with_sizes(nest: AnyNest, sizes: Sizes) -> AnyNest:
     before, known = nest.general
     new.__dict__["general"] = before, {**known, **sizes}
     return new
+
+
+def _tensor(tensor: Tensor, sizes: Sizes) -> Tensor:
+    shape, below = (tuple(_extent(s, sizes) for s in every) for every in (tensor.shape, tensor.below))
+    return replace(tensor, shape=shape, below=below)
 
 
 def at_sizes(value: isl.PwAff, sizes: Sizes) -> isl.PwAff:

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import islpy as isl
 
 from polyfuse.errors import InvalidNest
-from polyfuse.ir.number_types import HALVES, ITEMSIZE, DType
+from polyfuse.ir.number_types import HALVES, ITEMSIZE, DType, is_integer
 from polyfuse.sets import SET
 
 Role = Literal["input", "output", "inout", "constant", "temporary", "gathered"]
@@ -38,6 +38,8 @@ class Tensor:
         dtype: The element type.
         role: "input", "output", "inout", "temporary", "constant" or "gathered" (no memory of its own).
         gather: For role gathered: the table and the index array from which elements are read.
+        below: For an input of integers that are used as places: each must be at least 0 and less than these extents,
+            which a call checks before it writes anything.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Tensor:
     dtype: DType
     role: Role
     gather: Gather | None = None
+    below: tuple[int | str, ...] = ()
 
     @staticmethod
     def gathered(name: str, table: Tensor, index: Tensor) -> Tensor:
@@ -73,6 +76,11 @@ class Tensor:
         if self.role not in get_args(Role):
             raise InvalidNest(
                 f"tensor {self.name}: role {self.role!r} is unknown; expected one of {', '.join(get_args(Role))}"
+            )
+        if self.below and not (self.role == "input" and is_integer(self.dtype)):
+            raise InvalidNest(
+                f"tensor {self.name}: only inputs of integers are checked to be below extents, not {self.role} "
+                f"{self.dtype}"
             )
         if self.dtype not in ITEMSIZE:
             raise InvalidNest(
@@ -128,4 +136,5 @@ class Tensor:
 
     def __str__(self) -> str:
         text = f"{self.role} {self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+        text += f" below {' and '.join(map(str, self.below))}" if self.below else ""
         return text if self.gather is None else f"{text} = {self.gather.table}[{self.gather.index}]"

@@ -126,7 +126,8 @@ def check_shared(nest: Nest, written: str, other: str, one: bool, sizes: Mapping
         raise BadArgument(f"{start}they are not the same elements of one array; pass a copy of one of them")
     if nest.tensor(other).role == "inout":
         raise BadArgument(f"{start}so is {other}; pass a copy of one of them")
-    if any(other in (t.gather.table, t.gather.index) for t in nest.tensors if t.gather is not None):
+    rows = any(other in (t.gather.table, t.gather.index) for t in nest.tensors if t.gather is not None)
+    if rows or nest.tensor(other).below:
         raise BadArgument(f"{start}rows of {other} are chosen in the call; pass a copy of one of them")
     found = meeting(nest, written, other, sizes)
     if found is not None:

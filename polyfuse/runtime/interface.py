@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from polyfuse.codegen.program import Launch, Program
-from polyfuse.ir.gather import tables_of
+from polyfuse.ir.gather import limits_of
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.sizes import extent
 from polyfuse.ir.tensor import Tensor
@@ -75,7 +75,7 @@ class Phases:
         early = tuple(launch for launch in program.launches if launch.once)
         late = tuple(launch for launch in program.launches if not launch.once)
         constants = (*_constants(nest, late), *memory.kept)
-        indices = tuple((name, t.shape[0]) for name, every in tables_of(nest).items() for t in every)
+        indices = tuple((name, limit) for name, every in limits_of(nest).items() for limit in every)
         each = Interface(nest.inputs, nest.results, constants, memory.calls.tensors, program.sizes, indices)
         first = Interface((), memory.kept, _constants(nest, early), memory.once.tensors, program.sizes)
         return Phases(Phase(late, each, memory.calls), Phase(early, first, memory.once))

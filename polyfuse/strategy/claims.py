@@ -28,7 +28,8 @@ class Claims:
     """A nest in which pipelines run in overlapping tiles, or passes read a matrix once, and what was decided.
 
     `shared` are a GPU's products in equal shares, by the statement that sums up a part; `one_pass` its sums under
-    maxima that are one kernel each, with their shapes.
+    maxima that are one kernel each, with their shapes. `by_data` are a CPU's kernels in which data say what iterations
+    do anything.
     """
 
     nest: Nest
@@ -37,13 +38,14 @@ class Claims:
     shared: Mapping[str, InShares] = field(default_factory=dict)
     passes: tuple[RowPass, ...] = ()
     one_pass: tuple[tuple[OneKernel, PassShape], ...] = ()
+    by_data: tuple[tuple[str, ...], ...] = ()
 
     @property
     def statements(self) -> frozenset[str]:
         """The statements of pipelines in tiles, of passes, and of sums under maxima: their kernels are decided."""
         tiled = (name for one in self.tiled for name in one.overlapped.statements)
         under_maxima = (one.names for one, _ in self.one_pass)
-        return frozenset(tiled).union(*(one.names for one in self.passes), *under_maxima)
+        return frozenset(tiled).union(*(one.names for one in self.passes), *under_maxima, *self.by_data)
 
     def under_maximum(self, names: tuple[str, ...]) -> tuple[OneKernel, PassShape] | None:
         """The sums under a maximum that some statements are, and the shape of their kernel."""

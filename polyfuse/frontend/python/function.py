@@ -44,6 +44,7 @@ from polyfuse.frontend.python.conditions import Predicate, chosen, divided, need
 from polyfuse.frontend.python.examples import annotated, annotations_of
 from polyfuse.frontend.python.numpy.lowering import lowered
 from polyfuse.frontend.python.parameters import base_context, defaults, names_in_sizes, names_of, not_negative
+from polyfuse.frontend.python.places import Named, at_places, data_bounded, is_given_place, named_places
 from polyfuse.frontend.python.reference import reference
 from polyfuse.frontend.python.scope import Branch, Place, Range, Scope, place, range_of
 from polyfuse.frontend.python.source import source_of
@@ -123,7 +124,7 @@ class _Reader:
 
     `aliases` are the variables whose value is known at this point of the walk, `unstored` those whose values cannot
     be stored, with the reason; `results` are the variables and arrays that are returned, `tests` the variables that
-    keep a test.
+    keep a test. `limits` are the extents that numbers of arrays have to be below, as they name places.
     """
 
     function: FunctionType
@@ -134,6 +135,7 @@ class _Reader:
     unstored: dict[str, NotAffine] = field(default_factory=dict)
     results: list[str] = field(default_factory=list)
     tests: set[str] = field(default_factory=set)
+    limits: dict[str, dict[int | str, None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.lowered = lowered(annotated(source_of(self.function), self.annotations))
@@ -186,7 +188,14 @@ class _Reader:
         node = ast.copy_location(
             ast.For(node.target, self.aliases.written_out(node.iter), node.body, node.orelse), node
         )
-        around = range_of(self.names, node)
+        bounded = data_bounded(self.names, node)
+        tests: tuple[Predicate, ...] = ()
+        if bounded is not None:
+            own = own_variables(node.body, self.source.tree, self.names.locals)
+            tests = tuple(Predicate(test, True, own) for test in bounded.tests)
+            for chooser in bounded.choosers:
+                self.limits.setdefault(chooser, {})[bounded.below] = None
+        around = range_of(self.names, node) if bounded is None else bounded.loop
         if any(isinstance(part, Range) and part.variable == around.variable for part in scope):
             self.source.refuse(
                 node.target, f"{around.variable} is the variable of a loop around this one", "another"
@@ -194,7 +203,7 @@ class _Reader:
         place(self.names, (*scope, around), None)  # bounds are refused even where nothing is in the loop
         depth = sum(isinstance(part, Range) for part in scope)
         outside = self.aliases = self.aliases.without(assigned_in(node.body))
-        body = self.block(node.body, (*scope, around))
+        body = self.block(node.body, (*scope, around, *tests))
         self.aliases = outside
         if body is None:
             return None
@@ -249,7 +258,7 @@ class _Reader:
             return self.store(node, scope)
         value = whole_value(self.names, node, ast.copy_location(ast.Name(target.id, ast.Load()), target))
         value = self.aliases.written_out(value)
-        known = place(self.names, scope, None).affine.is_value(value)
+        known = place(self.names, scope, None).affine.is_value(value) or is_given_place(self.names, value)
         try:
             # by another name, so that a variable that is only stood for leaves no gap in S0, S1, …
             made = self.store(node, scope, f"set_{target.id}")
@@ -266,6 +275,10 @@ class _Reader:
         self, node: ast.Assign | ast.AugAssign | ast.AnnAssign, scope: Scope, stem: str = "S"
     ) -> Tree | None:
         """The statement of an assignment without variables that stand for their value."""
+        target = target_of(self.names, node)
+        named = named_places(self.names, target, self._index)
+        if named is not None:
+            return self.stored_at_places(node, scope, target, *named)
         here = place(self.names, scope, self._free_name(stem))
         choice = chosen(node, here.affine.is_condition)
         if choice is not None:
@@ -274,6 +287,36 @@ class _Reader:
         if here.domain.intersect_params(self.context).is_empty():
             return None
         return self._keep(here, made)
+
+    def stored_at_places(
+        self,
+        node: ast.Assign | ast.AugAssign | ast.AnnAssign,
+        scope: Scope,
+        target: ast.expr,
+        element: ast.Subscript,
+        places: tuple[Named, ...],
+    ) -> Tree | None:
+        """h[idx[i]] op value: a loop over all places around it, in which data say which one is meant."""
+        depth = sum(isinstance(part, Range) for part in scope)
+        for one in places:
+            self.limits.setdefault(one.chooser, {})[one.below] = None
+            scope = (*scope, one.loop, one.test)
+        made = self.store(at_places(node, target, element), scope)
+        for k, one in reversed(list(enumerate(places, depth))):
+            if made is not None:
+                dates = tuple((name, self.dates[name][k]) for name in statements(made))
+                made = Loop(one.loop.variable, dates, made)
+        return made
+
+    def _index(self) -> str:
+        """The name of a new loop's index."""
+        name = "place"
+        while self.names.rank(name) is not None or any(
+            name in own for own in (self.names.sizes, self.names.indices, self.names.made, self.names.locals)
+        ):
+            name += "_"
+        self.names = replace(self.names, indices=self.names.indices | {name})
+        return name
 
     def array(self, node: ast.Assign, name: str, call: ast.Call, scope: Scope) -> Tree | None:
         """name = np.zeros(…): a temporary, and the loops that fill it."""
@@ -360,6 +403,7 @@ class _Reader:
         given += self.names.arrays.values()
         read = {access.tensor for s in found for access in s.reads}
         given += (tensor for tensor in self.names.gathered.values() if tensor.name in read)
+        given = [replace(t, below=tuple(self.limits[t.name])) if t.name in self.limits else t for t in given]
         types = local_types(self.found, {t.name: t.dtype for t in given})
         return (*given, *(Tensor(name, (), dtype, "temporary") for name, dtype in types.items()))
 

@@ -43,7 +43,7 @@ def gathered(
     if index is None or not is_integer(index.dtype) or index.rank != len(places):
         return None
     for name in (table, index.name):
-        if name not in names.tensors or name in names.locals or name in _stored(names):
+        if name not in names.tensors or name in names.locals or name in stored_arrays(names):
             names.source.refuse(
                 first, f"{ast.unparse(first)} depends on data, and {name} is written here", ALLOWED
             )
@@ -58,7 +58,7 @@ def gathered(
     return made.name, [*places, *rest]
 
 
-def _stored(names: Names) -> set[str]:
+def stored_arrays(names: Names) -> set[str]:
     """The arrays whose elements the function assigns."""
     found = set()
     for part in ast.walk(names.source.tree):

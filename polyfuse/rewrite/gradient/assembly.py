@@ -23,7 +23,7 @@ def assembled(
     Args:
         nest: The nest that it is derived from.
         statements: All statements, by name.
-        tensors: New tensors, by name.
+        tensors: New tensors, and inputs that a call has to check, by name.
         order: The order of all statements.
         added: New inputs; a call passes them after the nest's own.
         results: The outputs, in the order in which a call returns them.
@@ -44,7 +44,7 @@ def assembled(
         if t.role not in ("input", "inout") and t.name not in results
     ]
     ordered = (
-        *(t for t in nest.tensors if t.role == "input"),
+        *(known[t.name] for t in nest.tensors if t.role == "input"),
         *(known[one] for one in added),
         *(t for t in inside if t.name in touched or t.role == "constant"),
         *(replace(known[one], role="output") for one in results),

@@ -13,7 +13,7 @@ order wherever nothing reads the element in between, which `Dependences` says fo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import islpy as isl
@@ -499,7 +499,11 @@ class _Reversal:
     # -- the ends -----------------------------------------------------------------------------------------------------
 
     def _gathers(self) -> list[Tree]:
-        """table_bar[v, k] += where(index[i] == v, rows_bar[i, k], 0) for the rows of a table."""
+        """table_bar[v, k] += where(index[i] == v, rows_bar[i, k], 0) for the rows of a table.
+
+        The loop over v is around the row's numbers: of its iterations only the one that the index names is run
+        (`polyfuse.ir.masks`).
+        """
         found = self._zeros(-1)
         for tensor in self.nest.with_role("gathered"):
             if tensor.name not in self.active or tensor.gather is None:
@@ -508,14 +512,17 @@ class _Reversal:
             names = [f"i{d}" for d in range(index.rank)]
             inner = [f"k{d}" for d in range(table.rank - 1)]
             params = ", ".join(self.nest.params)
-            bounds = zip(["v", *inner, *names], (*table.shape, *index.shape), strict=True)
+            dims = [*names, "v", *inner]
+            bounds = zip(dims, (*index.shape, *table.shape), strict=True)
             where = " and ".join(f"0 <= {d} < {size}" for d, size in bounds)
-            domain = isl.Set(f"[{params}] -> {{ S[{', '.join(['v', *inner, *names])}] : {where} }}")
+            domain = isl.Set(f"[{params}] -> {{ S[{', '.join(dims)}] : {where} }}")
 
             def at(name: str, dims: Sequence[str], domain: isl.Set = domain, params: str = params) -> Access:
                 every = ", ".join(dim_names(domain))
                 return Access(name, isl.Map(f"[{params}] -> {{ S[{every}] -> {name}[{', '.join(dims)}] }}"))
 
+            limits = self.draft.tensors.get(index.name, index).below
+            self.draft.tensors[index.name] = replace(index, below=(*limits, table.shape[0]))
             body = Select(sympy.Eq(read(0), sympy.Symbol("v"), evaluate=False), read(1), number(0))
             accesses = [at(index.name, names), at(self.bars[tensor.name], [*names, *inner])]
             write = at(self.bars[table.name], ["v", *inner])

@@ -22,6 +22,7 @@ from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.claims import Claims
 from polyfuse.strategy.cost.roofline import Model, microseconds
 from polyfuse.strategy.cpu import stencil as tiled
+from polyfuse.strategy.cpu.by_data import kept_in_order
 from polyfuse.strategy.cpu.prefetch import PASS as PREFETCH
 from polyfuse.strategy.cpu.prefetch import tiles_ahead
 from polyfuse.strategy.cpu.row_sweep import row_by_row
@@ -97,6 +98,9 @@ def _found(given: Start, claims: Claims, refused: KeptApart) -> tuple[Claims, Mo
         start, asked = tiles_ahead(start, made, cost, machine, model.counts.total_bytes)
         lines = details(PREFETCH, made.statements, asked)
         claims = replace(claims, remarks=(*claims.remarks, *lines))
+    for names in claims.by_data:
+        assert isinstance(machine, CpuMachine), "loops that data bound are claimed on a CPU"
+        start = kept_in_order(start, names, machine)
     for one in claims.passes:
         start = row_by_row(start, one)
     for under, shape in claims.one_pass:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from polyfuse.machine import CpuMachine
 from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.claims import Claims
+from polyfuse.strategy.cpu.by_data import kernels_by_data
 from polyfuse.strategy.driver import Start
 from polyfuse.strategy.fusion.group_search import KeptApart
 from polyfuse.strategy.passes.backtrack import Doubt, Doubted, reconsidered
@@ -47,6 +48,9 @@ class Kernels:
             claims = Claims(start.nest)
             if start.fuse and isinstance(machine, CpuMachine) and start.choose.asks(OVERLAPPED_TILING):
                 claims = recomputed(start.nest, machine, start.choose)
+        if isinstance(machine, CpuMachine):
+            by_data, remarks = kernels_by_data(claims.nest, claims.statements)
+            claims = replace(claims, by_data=by_data, remarks=(*claims.remarks, *remarks))
         shapes = Shapes()
         return Kernels(start, claims, *_in_shape(start, claims, frozenset(), start.choose, shapes), shapes)
 

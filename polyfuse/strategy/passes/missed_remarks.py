@@ -1,7 +1,10 @@
-"""Remark on each sum of products that a GPU's kernels compute without tiles, with the reason.
+"""Remark on what a GPU's kernels do without: tiles of a sum of products, atomics of updates at places in data.
 
     for n, c, p, q: for r, s: y[n, c, p, q] += x[n, c, p + r, q + s] * w[c, r, s]
     ->  "mac0 is a sum of products without register tiles: no two results have the same values of x"
+
+    for i: for b: h[b] += w[i] if idx[i] == b else 0
+    ->  "S0 has no atomics: each thread goes over all updates, and does those of its own elements of h"
 
 What shape a kernel got is decided in many places. This one looks at the finished schedule, so that none is silent.
 """
@@ -11,6 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from polyfuse.ir import Nest
+from polyfuse.ir.masks import named_dims
 from polyfuse.schedule import Schedule
 from polyfuse.sets import IN
 from polyfuse.strategy.cuda.gemm.depthwise import PASS as WINDOW_ROWS
@@ -26,13 +30,14 @@ PASS = "missed remarks"
 
 
 def with_words(start: Start, plan: Plan, again: object) -> Plan:
-    """A plan for a GPU with a remark on each sum of products that has none yet and is in no tiles."""
+    """A plan for a GPU with a remark on each sum of products in no tiles, if it has none yet, and on each scatter."""
     return replace(plan, groups=tuple(_with_words(plan, group) for group in plan.groups))
 
 
 def _with_words(plan: Plan, group: Group) -> Group:
     """A kernel with its words; nothing more where the one sum of products in it has a reason already."""
     schedule = plan.schedule
+    group = replace(group, remarks=(*group.remarks, *_no_atomics(schedule.nest, group.statements)))
     sums = [name for name in group.statements if is_sum_of_products(schedule.nest.statement(name))]
     plain = [name for name in sums if not in_tiles(schedule, name) and not _in_rows(name, group)]
     if not plain or (len(sums) == 1 and any(_about_tiles(remark) for remark in group.remarks)):
@@ -47,6 +52,22 @@ def _with_words(plan: Plan, group: Group) -> Group:
         for why, names in found.items()
     )
     return replace(group, remarks=(*group.remarks, *words))
+
+
+def _no_atomics(nest: Nest, names: tuple[str, ...]) -> tuple[Remark, ...]:
+    """Remarks on updates of elements that data name."""
+    found = (nest.statement(name) for name in names)
+    return tuple(
+        refused(
+            PASS,
+            [s.name],
+            Reason.OTHER_FORM,
+            f"{s.name} has no atomics: each thread goes over all updates, and does those of its own elements of "
+            f"{s.write.tensor}",
+        )
+        for s in found
+        if named_dims(nest, s)
+    )
 
 
 def _about_tiles(remark: Remark) -> bool:

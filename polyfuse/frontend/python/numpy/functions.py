@@ -17,6 +17,7 @@ import numpy as np
 from polyfuse.frontend.python.numpy.expressions import Call, Expressions
 from polyfuse.frontend.python.numpy.library import arctan, arctan2, cholesky, cov, rint, trunc
 from polyfuse.frontend.python.numpy.program import MAXIMUM, MINIMUM, PRODUCT, SUM, Reduction, shape_text
+from polyfuse.frontend.python.numpy.scatters import updated_at
 from polyfuse.frontend.python.numpy.subscripts import Cut, subscripted
 from polyfuse.frontend.python.numpy.syntax import constant, minus, number, plus, quotient, times
 from polyfuse.frontend.python.numpy.values import (
@@ -159,6 +160,8 @@ def called(function: object) -> Call | None:
     owner = getattr(function, "__self__", None)
     if isinstance(owner, np.ufunc) and getattr(function, "__name__", "") == "outer":
         return partial(_ufunc_outer, owner)
+    if isinstance(owner, np.ufunc) and getattr(function, "__name__", "") == "at":
+        return partial(updated_at, owner)
     return CALLS.get(id(function))
 
 

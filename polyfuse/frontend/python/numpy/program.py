@@ -266,7 +266,7 @@ class Program:
                 "the elements that a mask selects are assigned to others: how many there are is not known",
                 "the same mask on both sides: x[m] = y[m]",
             )
-        loops, index = self._loops("i", target.shape)
+        loops, index = self.loops("i", target.shape)
         left, right = target.element(index), made.element(index)
         if target.dtype != BOOL:
             right = as_number(right, made.dtype)
@@ -277,12 +277,12 @@ class Program:
         if order is None:
             self._store_through_temporary(target, value, made)
             return
-        self._emit_nest(loops, [ast.Assign([stored(left)], right)], order)
+        self.emit_nest(loops, [ast.Assign([stored(left)], right)], order)
 
     def scan(self, target: Array, value: Array) -> None:
         """target[...] = value from the first element to the last, where an element may read those before it."""
-        loops, index = self._loops("i", target.shape)
-        self._emit_nest(loops, [ast.Assign([stored(target.element(index))], value.element(index))])
+        loops, index = self.loops("i", target.shape)
+        self.emit_nest(loops, [ast.Assign([stored(target.element(index))], value.element(index))])
 
     def _store_through_temporary(self, target: Array, value: Array | Scalar, made: Array) -> None:
         text = ast.unparse(self.place).split("\n")[0]
@@ -310,7 +310,7 @@ class Program:
         ]
         return [[self.aliases.written_out(part) for part in one] for one in found]
 
-    def _loops(self, stem: str, shape: Sequence[ast.expr]) -> tuple[list[tuple[str, ast.expr]], Index]:
+    def loops(self, stem: str, shape: Sequence[ast.expr]) -> tuple[list[tuple[str, ast.expr]], Index]:
         """(the loops over a shape, the index of an element); a dimension of extent 1 needs none."""
         loops, index = [], []
         for position, extent in enumerate(shape):
@@ -322,12 +322,13 @@ class Program:
             index.append(name(variable))
         return loops, tuple(index)
 
-    def _emit_nest(
+    def emit_nest(
         self,
         loops: Sequence[tuple[str, ast.expr]],
         body: list[ast.stmt],
         order: Sequence[bool] | None = None,
     ) -> None:
+        """Emit loops, outermost first, around some statements; those that `order` says run backwards."""
         for (variable, extent), backwards in reversed(
             list(zip(loops, order or (False,) * len(loops), strict=True))
         ):
@@ -435,7 +436,7 @@ class Program:
         """A mask as text, which is equal for equal masks; empty without one."""
         if array.mask is None:
             return ""
-        _, index = self._loops("i", array.mask.shape)
+        _, index = self.loops("i", array.mask.shape)
         return ast.unparse(array.mask.element(index))
 
     # reductions
@@ -456,8 +457,8 @@ class Program:
                 "a sum or product of conditions as one condition", "np.any, np.all; .astype(np.int64)"
             )
         rest = [axis for axis in range(value.rank) if axis not in axes]
-        outer, kept = self._loops("i", [value.shape[axis] for axis in rest])
-        inner, gone = self._loops("r", [value.shape[axis] for axis in axes])
+        outer, kept = self.loops("i", [value.shape[axis] for axis in rest])
+        inner, gone = self.loops("r", [value.shape[axis] for axis in axes])
 
         def at(reduced_index: Sequence[ast.expr]) -> ast.expr:
             places = dict(zip((*rest, *axes), (*kept, *reduced_index), strict=True))
@@ -479,7 +480,7 @@ class Program:
             variable = self.fresh(stem)
             self.hint = None
             self.set(variable, begin, dtype)
-            self._emit_nest(inner, [self._combined(how, name(variable), at(gone))])
+            self.emit_nest(inner, [self._combined(how, name(variable), at(gone))])
             return Scalar(name(variable), dtype)
         shape = tuple(value.shape[axis] for axis in rest)
         whole = at(gone)
@@ -492,12 +493,12 @@ class Program:
         body: list[ast.stmt] = [] if target.adds else [first]
         for statement in self._nested(inner, [self._combined(how, place, whole)]):
             body.append(statement)
-        self._emit_nest(outer, body)
+        self.emit_nest(outer, body)
         return target
 
     def _nested(self, loops: Sequence[tuple[str, ast.expr]], body: list[ast.stmt]) -> list[ast.stmt]:
         outside, self.block = self.block, []
-        self._emit_nest(loops, body)
+        self.emit_nest(loops, body)
         made, self.block = self.block, outside
         return made
 

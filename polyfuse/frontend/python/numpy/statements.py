@@ -29,6 +29,7 @@ from polyfuse.frontend.python.numpy.expressions import Expressions
 from polyfuse.frontend.python.numpy.frames import Frame, LocalFunction
 from polyfuse.frontend.python.numpy.functions import called
 from polyfuse.frontend.python.numpy.program import Program, shape_text
+from polyfuse.frontend.python.numpy.scatters import AT_PLACES
 from polyfuse.frontend.python.numpy.syntax import constant, element, minus, name, number, placed, plus, stored
 from polyfuse.frontend.python.numpy.values import (
     BOOL,
@@ -409,7 +410,7 @@ class Statements:
         if isinstance(current, Array):
             if current.storage is None:
                 self.expressions.refuse(
-                    target, f"{ast.unparse(target)} is no array's memory", "a view of an array"
+                    target, f"{ast.unparse(target)} is no array's memory", f"a view of an array; {AT_PLACES}"
                 )
             operand = self.expressions.number_or_array(node.value, value)
             if isinstance(operand, Array) and operand.adds:

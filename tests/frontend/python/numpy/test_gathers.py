@@ -48,9 +48,11 @@ HEAD = "@pf.nest\ndef f(x: 'f64[N]', k: 'i64[N]', W: 'f64[N, N]'):\n"
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ("for i in range(N):\n        x[k[i]] += 1.0", "k[i] depends on data"),
         ("for i in range(N):\n        x[i] = x[k[i]]", "k[i] depends on data, and x is written here"),
-        ("for i in range(N):\n        k[i] = 0\n        W[k[i], 0] = 1.0", "k[i] depends on data"),
+        (
+            "for i in range(N):\n        k[i] = 0\n        W[k[i], 0] = 1.0",
+            "k[i] names a place, and k is written here",
+        ),
         ("x[0] = W[0, k[0]]", "k[0] depends on data"),
         ("x[:] = W[0][k]", "depends on data"),
         ("x[k] = 1.0", "k as a subscript"),

@@ -1,0 +1,87 @@
+"""np.add.at(h, idx, w): updates of the places that an array of integers names, those that occur twice twice.
+
+    np.add.at(h, idx, w)       ->   for i0 in range(N): h[idx[i0]] += w[i0]
+    np.add.at(d, idx, g)       ->   for i0 in range(N): for i1 in range(J): d[idx[i0], i1] += g[i0, i1]
+
+h[idx] += w is another thing: NumPy reads all places before it stores any, so that of two updates of one one is lost.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+import numpy as np
+
+from polyfuse.frontend.python.numpy.expressions import Expressions
+from polyfuse.frontend.python.numpy.syntax import stored
+from polyfuse.frontend.python.numpy.values import Array, Static, Value, as_number, common_type, stored_type
+from polyfuse.ir.number_types import is_integer
+
+UPDATES: Mapping[np.ufunc, ast.operator | str] = {
+    np.add: ast.Add(),
+    np.subtract: ast.Sub(),
+    np.multiply: ast.Mult(),
+    np.maximum: "max",
+    np.minimum: "min",
+}
+"""What an update does: an operator, or a function of the old and the new value."""
+
+FORM = "np.add.at(x, idx, w), also of subtract, multiply, maximum and minimum, with arrays of integers idx"
+
+AT_PLACES = "np.add.at(x, idx, w), which adds to places that occur twice, too"
+"""What stands for x[idx] += w in messages."""
+
+
+def updated_at(
+    function: np.ufunc,
+    e: Expressions,
+    node: ast.Call,
+    args: list[Value],
+    named: dict[str, Value],
+    into: Array | None,
+) -> Value:
+    """The loops of np.add.at(target, places, value)."""
+    if function not in UPDATES or len(args) != 3 or named:
+        e.refuse(node, f"{ast.unparse(node)}: this function at places", FORM)
+    target, places = args[0], args[1] if isinstance(args[1], tuple) else (args[1],)
+    if not isinstance(target, Array) or target.storage is None or target.mask is not None:
+        e.refuse(node, f"{ast.unparse(node.args[0])} is no array's memory", "a view of an array")
+    index = [place for place in places if isinstance(place, Array) and is_integer(place.dtype) and place.rank]
+    if len(index) < len(places) or len(index) > target.rank or len({place.rank for place in index}) > 1:
+        e.refuse(node, f"{ast.unparse(node.args[1])}: these places", FORM)
+    first, rank = index[0], index[0].rank
+    same = (
+        e.program.equal(a, b) for place in index[1:] for a, b in zip(first.shape, place.shape, strict=True)
+    )
+    if not all(same):
+        e.refuse(node, f"{ast.unparse(node.args[1])}: places of several shapes", FORM)
+    shape = (*first.shape, *target.shape[len(index) :])
+    value = e.number_or_array(node.args[2], args[2])
+    made = e.program.broadcast(value, shape)
+    if not np.can_cast(stored_type(common_type([target.dtype, made.dtype])), target.dtype, "same_kind"):
+        e.refuse(
+            node,
+            f"{ast.unparse(node.args[0])} is {target.dtype}, the values {stored_type(made.dtype)}: "
+            "NumPy refuses it, too",
+            "values of the array's type; .astype",
+        )
+    if isinstance(value, Array) and _reads(made, target.storage):
+        made = e.program.kept(made, "value")
+    loops, at = e.program.loops("i", shape)
+    element = target.element((*(place.element(at[:rank]) for place in index), *at[rank:]))
+    new = as_number(made.element(at), made.dtype)
+    what = UPDATES[function]
+    if isinstance(what, str):
+        update: ast.stmt = ast.Assign(
+            [stored(element)], ast.Call(e.program.function(what), [element, new], [])
+        )
+    else:
+        update = ast.AugAssign(stored(element), what, new)
+    e.program.emit_nest(loops, [update])
+    return Static(None)
+
+
+def _reads(value: Array, storage: str) -> bool:
+    index = tuple(ast.Name(f"d{k}", ast.Load()) for k in range(value.rank))
+    return any(isinstance(part, ast.Name) and part.id == storage for part in ast.walk(value.element(index)))
