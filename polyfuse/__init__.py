@@ -56,6 +56,7 @@ _HOME = {
     "jvp": "polyfuse.rewrite.gradient",
     "lower": "polyfuse.nn",
     "nest": "polyfuse.frontend",
+    "program": "polyfuse.programs",
     "scalar": "polyfuse.nn.scalar_functions",
     "statement": "polyfuse.ir",
     "verdict": "polyfuse.verdict",
@@ -110,6 +111,7 @@ if TYPE_CHECKING:
     from polyfuse.layouts import SwizzledLayout as SwizzledLayout
     from polyfuse.machine import Machine as Machine
     from polyfuse.nn import lower as lower
+    from polyfuse.programs import program as program
     from polyfuse.nn.scalar_functions import scalar as scalar
     from polyfuse.rewrite.gradient import grad as grad
     from polyfuse.rewrite.gradient import jvp as jvp
