@@ -50,6 +50,20 @@ class Module:
         """The modules that this one consists of, in the order in which they were set."""
         return (part for part in vars(self).values() if isinstance(part, Module))
 
+    def arrays(self) -> Iterator[Array]:
+        """The weights of this module, by itself or in a list, and of those it consists of."""
+        for part in vars(self).values():
+            for one in part if isinstance(part, list | tuple) else (part,):
+                if isinstance(one, np.ndarray):
+                    yield one
+        for child in self.children():
+            yield from child.arrays()
+
+    @property
+    def differs_in_training(self) -> str | None:
+        """Why a training step cannot have this module: what it would do in one; None if it does the same."""
+        return next((why for child in self.children() if (why := child.differs_in_training)), None)
+
     @property
     def in_features(self) -> Shape | None:
         """The shape of one input, from the first layer that determines it; None if none does."""
@@ -302,6 +316,11 @@ class Dropout(Module):
     def forward(self, x: Value) -> Value:
         """Return x itself, with no statement."""
         return x
+
+    @property
+    def differs_in_training(self) -> str | None:
+        """That elements are dropped."""
+        return f"{self!r} drops elements" if self.p else None
 
 
 @dataclass(frozen=True)

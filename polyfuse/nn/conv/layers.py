@@ -189,6 +189,11 @@ class BatchNorm(_Scaled):
         return images.batch_norm(x, self.mean, self.var, self.gamma, self.beta, self.eps, self.axis)
 
     @property
+    def differs_in_training(self) -> str | None:
+        """That the statistics are the batch's."""
+        return f"{self!r} takes the statistics of the batch"
+
+    @property
     def dtype(self) -> DType:
         """The element type of the statistics."""
         return dtype_of(self.mean.dtype)

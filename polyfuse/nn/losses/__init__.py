@@ -1,0 +1,1 @@
+"""Losses: cross-entropy, negative log-likelihood, squared, absolute and logistic errors, as functions and layers."""
