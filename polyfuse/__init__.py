@@ -60,9 +60,10 @@ _HOME = {
     "scalar": "polyfuse.nn.scalar_functions",
     "statement": "polyfuse.ir",
     "verdict": "polyfuse.verdict",
+    "train_step": "polyfuse.optim",
     "vjp": "polyfuse.rewrite.gradient",
 }
-_SUBMODULES = {"bilinear", "measure", "nn", "rewrite", "show"}
+_SUBMODULES = {"bilinear", "measure", "nn", "optim", "rewrite", "show"}
 # Needs an extra, so it is not among the names of `from polyfuse import *`.
 _EXTRAS = {"onnx", "torch"}
 
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from polyfuse import bilinear as bilinear
     from polyfuse import measure as measure
     from polyfuse import nn as nn
+    from polyfuse import optim as optim
     from polyfuse import rewrite as rewrite
     from polyfuse import show as show
     from polyfuse.compare import compare as compare
@@ -111,6 +113,7 @@ if TYPE_CHECKING:
     from polyfuse.layouts import SwizzledLayout as SwizzledLayout
     from polyfuse.machine import Machine as Machine
     from polyfuse.nn import lower as lower
+    from polyfuse.optim import train_step as train_step
     from polyfuse.programs import program as program
     from polyfuse.nn.scalar_functions import scalar as scalar
     from polyfuse.rewrite.gradient import grad as grad

@@ -1,0 +1,270 @@
+"""Training steps: the nest of a loss, its gradients and the update, compiled to one executable on a model's arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from polyfuse.compiler import compile
+from polyfuse.errors import BadArgument
+from polyfuse.errors.proving import proving
+from polyfuse.ir import Nest, Statement, Tensor, statement
+from polyfuse.ir.fresh_names import fresh
+from polyfuse.ir.nest import own_loops
+from polyfuse.ir.tensor import DType, Role
+from polyfuse.ir.tree import sequence
+from polyfuse.nn.graph import Value, input
+from polyfuse.nn.layers import Module
+from polyfuse.nn.losses.layers import Loss
+from polyfuse.nn.lower import lower_values, model_input
+from polyfuse.nn.nest_writer import Array, element
+from polyfuse.nn.sizes import GivenSize
+from polyfuse.optim.optimizers import Optimizer
+from polyfuse.rewrite.gradient import reverse
+from polyfuse.runtime.executable import Executable
+
+Sizes = GivenSize | Sequence[GivenSize]
+
+
+class TrainStep:
+    """A training step: call it with a batch and its targets. Print `net.explain()`, `net.source`, `net.report()`.
+
+    Attributes:
+        net: The executable.
+        lr: The learning rate of the next calls.
+    """
+
+    def __init__(self, net: Executable, updated: Updated, parameters: Mapping[str, Array], lr: float) -> None:
+        """A step on these arrays; what the optimizer keeps is 0."""
+        self.net, self.lr = net, lr
+        self._parameters, self._updated = dict(parameters), updated
+        kept = (updated.nest.tensor(name) for name in updated.kept)
+        self._state = {t.name: np.zeros([int(n) for n in t.shape], t.dtype) for t in kept}
+
+    def __call__(self, x: Any, target: Any) -> float:
+        """Update the weights and what the optimizer keeps, in place.
+
+        Args:
+            x: The inputs of a batch.
+            target: What the loss compares the outputs with.
+
+        Returns:
+            The loss, of the weights before the update.
+
+        Raises:
+            BadArgument: if an array has the wrong shape or element type.
+        """
+        held = {self._updated.lr: np.float64(self.lr), **self._parameters, **self._state}
+        rest = [held[t.name] for t in self._updated.nest.inputs[2:]]
+        results = self.net(x, target, *rest)
+        if not self._updated.replaced:
+            return float(results)
+        for name, new in zip(self._updated.replaced, results[1:], strict=True):
+            np.copyto(self._parameters[name], new)
+        return float(results[0])
+
+    def parameters(self) -> dict[str, Array]:
+        """The weights by their names in the model's nest, as in `nn.named_constants`: the model's own arrays."""
+        return dict(self._parameters)
+
+    def state(self) -> dict[str, Array]:
+        """What the optimizer keeps, by tensor name: w0_momentum, …, and t, the number of steps; change it in place."""
+        return dict(self._state)
+
+
+@dataclass(frozen=True)
+class Updated:
+    """The result of `with_update`.
+
+    Attributes:
+        nest: It takes the inputs, the learning rate, the parameters and what is kept; these two are changed in place.
+        lr: The input that holds the learning rate.
+        kept: The inouts that are the optimizer's own.
+        replaced: The parameters whose rows are chosen by number: their new values are further outputs, in this order.
+    """
+
+    nest: Nest
+    lr: str
+    kept: tuple[str, ...]
+    replaced: tuple[str, ...]
+
+
+@proving("train_step")
+def train_step(
+    model: Module,
+    loss: Callable[[Value, Value], Value],
+    optimizer: Optimizer,
+    batch: Sizes | None = None,
+    features: Sizes | None = None,
+    dtype: str | None = None,
+    labels: Value | None = None,
+    **options: Any,
+) -> TrainStep:
+    """Compile a step of training: forward pass, gradients and update in one executable.
+
+    Module, loss, optimizer -> Nest of the loss -> its gradients -> the update's statements -> Executable
+
+    The step trains the model's own arrays, in place: lower and compile the model afterwards to use the weights.
+
+    Args:
+        model: The model.
+        loss: A loss such as `nn.CrossEntropyLoss()`, or a function of the output and its target; it gives one number.
+        optimizer: `pf.optim.SGD`, `Adam` or `AdamW`.
+        batch: As for `lower`.
+        features: As for `lower`.
+        dtype: As for `lower`.
+        labels: An input for the target; by default what the loss asks for, or one like the output.
+        **options: As for `compile`.
+
+    Returns:
+        The step.
+
+    Raises:
+        BadArgument: if a layer does something else in training (dropout, batch norm), the loss has more than one
+            element, no derivative connects it with a weight, or the weights are not all float32
+            or all float64.
+        IllegalRewrite: as for `vjp`.
+    """
+    if not isinstance(model, Module):
+        raise BadArgument(f"train_step: {model!r} is not a model; expected layers such as nn.Sequential(…)")
+    if not isinstance(optimizer, Optimizer):
+        raise BadArgument(
+            f"train_step: {optimizer!r} is not an optimizer; expected one such as pf.optim.SGD(lr=0.1)"
+        )
+    if why := model.differs_in_training:
+        raise BadArgument(
+            f"train_step: {why} in training, which is not implemented: leave it out, or replace it "
+            "(nn.GroupNorm, nn.LayerNorm, nn.Dropout(0))"
+        )
+    x = model_input(model, batch, features, dtype)
+    output = model(x)
+    target = labels if labels is not None else _target(loss, output)
+    value = loss(output, target)
+    if not isinstance(value, Value) or any(size != 1 for size in value.shape):
+        raise BadArgument(
+            f"train_step: the loss is {value!r}, expected one number: reduce it by a mean or a sum"
+        )
+    nest = lower_values((value,), f"{type(model).__name__.lower()}_step", (x, target))
+    weights = {id(array) for array in model.arrays()}
+    parameters = {name: array for name, array in nest.constants.items() if id(array) in weights}
+    if not parameters:
+        raise BadArgument(f"train_step: the loss reads no weights of {model!r}")
+    updated = with_update(nest, tuple(parameters), optimizer)
+    return TrainStep(compile(updated.nest, **options), updated, parameters, optimizer.lr)
+
+
+def _target(loss: Callable[[Value, Value], Value], output: Value) -> Value:
+    shape, dtype = loss.target_like(output) if isinstance(loss, Loss) else (output.shape, output.dtype)
+    return input("target", shape, dtype)
+
+
+def with_update(nest: Nest, parameters: Sequence[str], optimizer: Optimizer) -> Updated:
+    """Return the nest of a loss with its gradients, and with the statements that update some constants after them.
+
+    Args:
+        nest: The nest of a loss: one output of one element.
+        parameters: Names of constants, which become inouts.
+        optimizer: The optimizer.
+
+    Returns:
+        The nest, and the names of what it takes.
+
+    Raises:
+        BadArgument: if a parameter does not reach the loss, or they are not all float32 or all float64.
+    """
+    types = {nest.tensor(name).dtype for name in parameters}
+    if types not in ({"float32"}, {"float64"}):
+        raise BadArgument(
+            f"train_step: the weights are {' and '.join(sorted(types))}, expected all float32 or all float64"
+        )
+    found = reverse(nest, parameters, values=True, seeded=True, unreached="error")
+    return _Update(found.nest, found.gradients, optimizer).done()
+
+
+class _Update:
+    """The update while it is written: tensors and statements after those of the gradients."""
+
+    def __init__(self, nest: Nest, gradients: Mapping[str, str], optimizer: Optimizer) -> None:
+        self.nest, self.gradients, self.optimizer = nest, gradients, optimizer
+        self.taken = {t.name for t in nest.tensors} | {s.name for s in nest.statements} | set(nest.params)
+        self.tensors: list[Tensor] = []
+        self.statements: list[Statement] = []
+
+    def done(self) -> Updated:
+        """The number of the step, the numbers that depend on it, then each parameter."""
+        kept: list[str] = []
+        texts = self.optimizer.numbers
+        lr = self._tensor("lr", (), "float64", "input")
+        names = {"lr": lr}
+        if any("{t}" in text for text in texts.values()):
+            names["t"] = self._tensor("t", (), "float64", "inout")
+            kept.append(names["t"])
+            self._statement("count", (), f"{names['t']} = {names['t']} + 1.0")
+        dtype = self.nest.tensor(next(iter(self.gradients))).dtype
+        numbers = {name: self._tensor(name, (), dtype, "temporary") for name in texts}
+        for name, text in texts.items():
+            self._statement(f"find_{name}", (), f"{numbers[name]} = {text.format(**names)}")
+        tables = {t.gather.table for t in self.nest.tensors if t.gather is not None}
+        new = {name: self._parameter(name, numbers, kept, name in tables) for name in self.gradients}
+        return self._assembled(lr, tuple(kept), {name: made for name, made in new.items() if made != name})
+
+    def _parameter(self, name: str, numbers: Mapping[str, str], kept: list[str], chosen: bool) -> str:
+        """Add the update of a parameter; the tensor that holds its new value, another one if its rows are chosen."""
+        tensor = self.nest.tensor(name)
+        slots = {
+            slot: self._tensor(f"{name}_{slot}", tensor.shape, tensor.dtype, "inout")
+            for slot in self.optimizer.kept
+        }
+        kept += slots.values()
+        new = self._tensor(f"{name}_new", tensor.shape, tensor.dtype, "output") if chosen else name
+        places = {"p": name, "next": new, "g": self.gradients[name], **slots}
+        dims = [fresh(f"i{d}", self.taken) for d in range(tensor.rank)]
+        elements = {place: element(self._named(one), dims) for place, one in places.items()}
+        for kind, text in self.optimizer.updates.items():
+            self._statement(f"{kind}_{name}", tensor.shape, text.format(**elements, **numbers), dims)
+        return new
+
+    def _assembled(self, lr: str, kept: tuple[str, ...], new: Mapping[str, str]) -> Updated:
+        """The nest, with its tensors in the order of a call."""
+        roles = {name: "input" if name in new else "inout" for name in self.gradients}
+        roles |= dict.fromkeys(self.gradients.values(), "temporary")
+        old = [replace(t, role=roles.get(t.name, t.role)) for t in self.nest.tensors]
+        every = [*old, *self.tensors]
+        first = [t.name for t in self.nest.inputs]
+        ranks = {name: place for place, name in enumerate([*first, lr, *self.gradients, *kept])}
+        inputs = sorted((t for t in every if t.name in ranks), key=lambda t: ranks[t.name])
+        rest = [t for t in every if t.name not in ranks]
+        nest = self.nest
+        made = Nest.of(
+            [
+                *inputs,
+                *(t for t in rest if t.role != "output"),
+                *(t for t in rest if t.role == "output"),
+            ],
+            [*nest.statements, *self.statements],
+            sequence((nest.order, *map(own_loops, self.statements))),
+            nest.context,
+            {name: array for name, array in nest.constants.items() if name not in self.gradients},
+            nest.name,
+        )
+        return Updated(replace(made, defaults=nest.defaults), lr, kept, tuple(new))
+
+    def _named(self, name: str) -> Tensor:
+        return next((t for t in self.tensors if t.name == name), None) or self.nest.tensor(name)
+
+    def _tensor(self, name: str, shape: tuple[int | str, ...], dtype: DType, role: Role) -> str:
+        name = fresh(name, self.taken)
+        self.taken.add(name)
+        self.tensors.append(Tensor(name, shape, dtype, role))
+        return name
+
+    def _statement(
+        self, name: str, shape: tuple[int | str, ...], text: str, dims: Sequence[str] = ()
+    ) -> None:
+        name = fresh(name, self.taken)
+        self.taken.add(name)
+        box = " and ".join(f"0 <= {d} < {size}" for d, size in zip(dims, shape, strict=True)) or "1 = 1"
+        self.statements.append(statement(f"{{ {name}[{', '.join(dims)}] : {box} }}", text))

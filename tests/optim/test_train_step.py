@@ -1,0 +1,155 @@
+"""Training steps: each optimizer's formula by NumPy, weights changed in place, embeddings, what is refused."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import nn, optim
+from polyfuse.optim import Optimizer, with_update
+
+Array = Any
+
+
+def sgd(momentum: float, nesterov: bool, decay: float) -> Callable[[Array, Array, float], Iterator[Array]]:
+    def steps(p: Array, rate: Callable[[Array], Array], lr: float) -> Iterator[Array]:
+        kept = np.zeros_like(p)
+        while True:
+            g = rate(p) + decay * p
+            kept = momentum * kept + g
+            p = p - lr * (g + momentum * kept if nesterov else kept)
+            yield p
+
+    return steps
+
+
+def adam(
+    betas: tuple[float, float], decay: float, apart: bool
+) -> Callable[[Array, Array, float], Iterator[Array]]:
+    def steps(p: Array, rate: Callable[[Array], Array], lr: float) -> Iterator[Array]:
+        mean, square, t = np.zeros_like(p), np.zeros_like(p), 0
+        while True:
+            t += 1
+            g = rate(p) + (0 if apart else decay * p)
+            mean = betas[0] * mean + (1 - betas[0]) * g
+            square = betas[1] * square + (1 - betas[1]) * g * g
+            m, s = mean / (1 - betas[0] ** t), square / (1 - betas[1] ** t)
+            p = p * (1 - lr * decay if apart else 1) - lr * m / (np.sqrt(s) + 1e-8)
+            yield p
+
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "steps"),
+    [
+        (optim.SGD(0.3), sgd(0, False, 0)),
+        (optim.SGD(0.3, weight_decay=0.1), sgd(0, False, 0.1)),
+        (optim.SGD(0.3, momentum=0.9), sgd(0.9, False, 0)),
+        (optim.SGD(0.3, momentum=0.9, nesterov=True, weight_decay=0.1), sgd(0.9, True, 0.1)),
+        (optim.Adam(0.1), adam((0.9, 0.999), 0, apart=False)),
+        (optim.Adam(0.1, betas=(0.5, 0.9), weight_decay=0.1), adam((0.5, 0.9), 0.1, apart=False)),
+        (optim.AdamW(0.1), adam((0.9, 0.999), 0.01, apart=True)),
+    ],
+    ids=str,
+)
+def test_optimizers(optimizer: Optimizer, steps: Callable[..., Iterator[Array]]) -> None:
+    rng = np.random.default_rng(1)
+    x, y, w = rng.normal(size=(4, 3)), rng.normal(size=(4, 2)), rng.normal(size=(3, 2))
+    loss = nn.mse_loss(
+        nn.linear(nn.input("x", x.shape, "float64"), w), nn.input("y", y.shape, "float64"), "sum"
+    )
+    updated = with_update(pf.lower(loss), ("w0",), optimizer)
+    held: dict[str, Array] = {t.name: np.zeros([int(n) for n in t.shape]) for t in updated.nest.inputs}
+    held |= {"x": x, "y": y, "w0": w, updated.lr: np.array(optimizer.lr * 0.1)}
+    expected = steps(w, lambda p: 2 * x.T @ (x @ p - y), optimizer.lr * 0.1)
+    for _ in range(4):
+        found = pf.interpret(updated.nest, held)
+        np.testing.assert_allclose(found["out"], ((x @ held["w0"] - y) ** 2).sum(), rtol=1e-12)
+        np.testing.assert_allclose(found["w0"], next(expected), rtol=1e-12)
+        held |= {name: found[name] for name in ("w0", *updated.kept)}
+
+
+def softmax(x: Array) -> Array:
+    e = np.exp(x - x.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+def test_a_model_is_trained_in_place() -> None:
+    model = nn.Sequential(nn.Embedding(5, 4, dtype="float64"), nn.Linear(4, 3, dtype="float64"))
+    table, w, b = (array.copy() for array in model.arrays())
+    step = pf.train_step(model, nn.CrossEntropyLoss(), optim.SGD(0.5), batch=6)
+    rows, classes = np.array([0, 1, 4, 1, 2, 0]), np.array([2, 0, 1, 1, 0, 2])
+    for turn in range(3):
+        p = softmax(table[rows] @ w + b)
+        loss = -np.log(p[np.arange(6), classes]).mean()
+        slope = (p - np.eye(3)[classes]) / 6
+        up = np.zeros_like(table)
+        np.add.at(up, rows, slope @ w.T)
+        lr = step.lr = 0.5 / (1 + turn)
+        table, w, b = table - lr * up, w - lr * table[rows].T @ slope, b - lr * slope.sum(0)
+        np.testing.assert_allclose(step(rows, classes), loss, rtol=1e-12)
+    found = step.parameters()
+    assert {id(array) for array in found.values()} == {id(array) for array in model.arrays()}
+    assert set(found) == set(nn.named_constants(model))
+    for array, expected in zip(model.arrays(), (table, w, b), strict=True):
+        np.testing.assert_allclose(array, expected, rtol=1e-12)
+    with pytest.raises(pf.BadArgument, match="expected 0 <="):
+        step(rows, classes + 1)
+
+
+def trained() -> tuple[list[float], list[Array], pf.optim.TrainStep]:
+    rng = np.random.default_rng(2)
+    x, y = rng.normal(size=(2, 16, 4)).astype("float32"), rng.normal(size=(2, 16, 1)).astype("float32")
+    model = nn.Sequential(nn.Linear(4, 1), nn.Tanh())
+    step = pf.train_step(model, nn.MSELoss(), optim.Adam(0.05), batch=16)
+    return [step(x[n % 2], y[n % 2]) for n in range(30)], list(model.arrays()), step
+
+
+def test_steps_are_deterministic_and_fused() -> None:
+    (losses, weights, step), (again, same, _) = trained(), trained()
+    assert losses == again
+    assert all((a == b).all() for a, b in zip(weights, same, strict=True))
+    assert losses[-1] < 0.8 * losses[0]
+    assert step.state()["t"] == 30
+    kernel = next(one for one in step.net.kernels if "update_w0" in one.statements)
+    assert "mac0_to_w0" in kernel.statements, "the weights' gradient is used where it is computed"
+
+
+def layer(dtype: str = "float32") -> nn.Linear:
+    return nn.Linear(3, 2, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (lambda: pf.train_step(layer, nn.MSELoss(), optim.SGD(), batch=2), "is not a model"),  # type: ignore[arg-type]
+        (lambda: pf.train_step(layer(), nn.MSELoss(), "sgd", batch=2), "is not an optimizer"),  # type: ignore[arg-type]
+        (lambda: pf.train_step(layer(), nn.MSELoss("none"), optim.SGD(), batch=2), "expected one number"),
+        (
+            lambda: pf.train_step(nn.ReLU(), nn.MSELoss(), optim.SGD(), batch=2, features=3),
+            "reads no weights of ReLU",
+        ),
+        (lambda: pf.train_step(layer("float16"), nn.MSELoss(), optim.SGD(), batch=2), "weights are float16"),
+        (
+            lambda: pf.train_step(nn.Sequential(layer(), nn.Dropout()), nn.MSELoss(), optim.SGD(), batch=2),
+            "drops elements in training",
+        ),
+        (
+            lambda: pf.train_step(nn.BatchNorm(3), nn.MSELoss(), optim.SGD(), batch=2, features=3),
+            "statistics of the batch in training",
+        ),
+        (
+            lambda: pf.train_step(layer(), lambda x, y: nn.mean(nn.greater(x, y)), optim.SGD(), batch=2),
+            "no derivative connects",
+        ),
+        (lambda: optim.SGD(-1.0), "lr=-1.0"),
+        (lambda: optim.SGD(0.1, nesterov=True), "needs a momentum"),
+        (lambda: optim.Adam(betas=(0.9, 1.0)), "from 0 to below 1"),
+    ],
+)
+def test_refusals(made: Callable[[], object], why: str) -> None:
+    with pytest.raises(pf.BadArgument, match=why):
+        made()
