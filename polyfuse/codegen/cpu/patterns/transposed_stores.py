@@ -61,15 +61,21 @@ def transposed_store(rows: For, unused: Callable[[str], str]) -> Transposed | No
     target, (high, wide, width) = across[0].target, size
     name = unused(f"{target.array}_tile")
     here = tuple(binary(ast.Sub(), ast.Name(loop.variable), loop.low) for loop in (rows, columns))
-    kept = replace(across[0], target=Element(name, here, target.dtype))
+    kept = Element(name, here, target.dtype)
     first = {loop.variable: loop.low for loop in (rows, columns)}
     place = f"{target.array}, {ast.unparse(corner(target, first))}, {axis(target, columns)}"
-    inner = replace(columns, body=Block(tuple(kept if one is across[0] else one for one in stores)))
+    inner = replace(columns, body=Block(tuple(_in_tile(one, target.array, kept) for one in stores)))
     return Transposed(
         f"{name} = {TILE_LIKE}({target.array}, {high}, {width})",
         replace(rows, body=inner),
         f"{STORE_TRANSPOSED}({high}, {wide}, {name}, {place})",
     )
+
+
+def _in_tile(store: Store, array: str, kept: Element) -> Store:
+    """A store with the tile's element for the array's, which memory has only after the loops."""
+    write = kept if store.target.array == array else store.target
+    return replace(store, target=write, reads=tuple(kept if r.array == array else r for r in store.reads))
 
 
 def whole_tile(rows: For, unused: Callable[[str], str]) -> Guard | None:

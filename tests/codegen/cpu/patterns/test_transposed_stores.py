@@ -147,3 +147,29 @@ def test_the_same_loops_with_nothing_in_their_way() -> None:
     assert found is not None
     assert found.before == "out_tile = tile_like(out, 14, 32)"
     assert found.after == "store_transposed(14, 32, out_tile, out, (0, 8 * l), 0)"
+
+
+def test_what_the_loops_read_again_is_read_from_the_tile() -> None:
+    again = copy(element("a", "r", "c"), OUT)
+    found = transposed_store(loops(copy(OUT, SUMS), again), lambda name: name)
+    assert found is not None
+    columns = found.loops.body
+    assert isinstance(columns, For)
+    assert isinstance(columns.body, Block)
+    first, second = columns.body.parts
+    assert isinstance(first, Store)
+    assert isinstance(second, Store)
+    assert [str(first.target), *map(str, second.reads)] == ["out_tile[r, c]", "out_tile[r, c]"]
+
+
+def test_sums_that_are_a_result_and_read_again_have_their_values() -> None:
+    x, draw = nn.input("x", (2, 3, 4, 4)), np.random.default_rng(3)
+    weight, bias = (draw.standard_normal(shape).astype("float32") for shape in ((16, 3, 3, 3), (16,)))
+    sums = nn.conv2d(x, weight, bias, padding=1)
+    nest = pf.lower((sums, nn.max_pool(nn.relu(sums), 2)))
+    net = pf.compile(nest, target="cpu", machine="zen5")
+    assert "store_transposed" in net.source
+    given = drawn(nest)
+    expected = pf.interpret(nest, {**nest.constants, **given})
+    for found, right in zip(net(**given), expected.values(), strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5)
