@@ -11,10 +11,10 @@ import numpy as np
 from polyfuse.compiler import compile
 from polyfuse.errors import BadArgument
 from polyfuse.errors.proving import proving
-from polyfuse.ir import Nest, Statement, Tensor, statement
+from polyfuse.ir import DType, Nest, Statement, Tensor, statement
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
-from polyfuse.ir.tensor import DType, Role
+from polyfuse.ir.tensor import Role
 from polyfuse.ir.tree import sequence
 from polyfuse.nn.graph import Value, input
 from polyfuse.nn.layers import Module
@@ -229,7 +229,7 @@ class _Update:
 
     def _assembled(self, lr: str, kept: tuple[str, ...], new: Mapping[str, str]) -> Updated:
         """The nest, with its tensors in the order of a call."""
-        roles = {name: "input" if name in new else "inout" for name in self.gradients}
+        roles: dict[str, Role] = {name: "input" if name in new else "inout" for name in self.gradients}
         roles |= dict.fromkeys(self.gradients.values(), "temporary")
         old = [replace(t, role=roles.get(t.name, t.role)) for t in self.nest.tensors]
         every = [*old, *self.tensors]

@@ -1,0 +1,184 @@
+"""Gradients of PolyBench's 30 kernels: right or refused, and the time of forward and backward over that of forward.
+
+python -m benchmarks.gradients [--kernels gemm,lu] [--seconds 120] [--check] [--out DIR]
+
+Right: the gradients by all inputs agree with central differences of the interpreter in float64, at sizes of 3 to 9. The
+times are processor times of one thread at a tenth of LARGE, compiled without a search, in turns; `--check` leaves them
+out. Each kernel has a process of its own, which is given up after so many seconds for each of the two steps.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.update(NUMBA_NUM_THREADS="1")  # before numba loads
+
+import argparse
+import math
+import multiprocessing
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import polyfuse as pf
+from benchmarks import results
+from benchmarks.options import some_of
+from papers.polybench import KERNELS
+from polyfuse.rewrite import reverse
+
+Array = np.ndarray[Any, Any]
+
+STEP = 1e-6
+"""Of the differences: what they leave out is about its square."""
+
+ENOUGH = 1e-5
+"""The largest error of a right gradient, of the derivative or of 1."""
+
+TURNS = 7
+PART = 10
+"""Times are those of the sizes of LARGE divided by this."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks.gradients", description="Gradients of PolyBench.")
+    parser.add_argument(
+        "--kernels", type=some_of(KERNELS), default=list(KERNELS), help="some of the 30, with commas"
+    )
+    parser.add_argument("--seconds", type=float, default=120.0, help="the limit of a step of a kernel")
+    parser.add_argument("--check", action="store_true", help="compare with differences only")
+    parser.add_argument("--out", type=Path, default=results.FOLDER, help="folder for the results")
+    options = parser.parse_args()
+    run = results.Run.begin(options.out, "gradients", pf.measure.environment())
+    for name in options.kernels:
+        row = {"kernel": name, **within(options.seconds, checked, name)}
+        if row["result"] == "right" and not options.check:
+            row |= within(options.seconds, timed, name)
+        run.add([row])
+        print(line(row), flush=True)
+    print(summary(run.rows))
+
+
+def checked(name: str) -> dict[str, Any]:
+    """Compare a directional derivative of a random combination of the results with a central difference."""
+    kernel, rng = KERNELS[name], np.random.default_rng(4)
+    sizes = {size: 3 + extent % 5 + (2 if size == "M" else 0) for size, extent in kernel.mini.items()}
+    known = {t.name for t in kernel.nest.inputs}
+    given = {key: np.asarray(array) for key, array in kernel.inputs(sizes, rng).items() if key in known}
+    symbolic = {size: extent for size, extent in sizes.items() if size in kernel.nest.params}
+    try:
+        found = reverse(kernel.nest)
+    except pf.IllegalRewrite as error:
+        return {"result": "refused", "why": str(error)}
+
+    def run(nest: pf.Nest, values: Mapping[str, Array]) -> Mapping[str, Array]:
+        return pf.interpret(nest, values, sizes=symbolic)
+
+    towards = {key: rng.normal(size=given[key].shape) for key in found.gradients}
+    plain = run(kernel.nest, given)
+    weights = {key: rng.normal(size=plain[key].shape) for key in found.cotangents}
+
+    def combined(step: float) -> float:
+        moved = {**given, **{key: given[key] + step * towards[key] for key in towards}}
+        values = run(kernel.nest, moved)
+        return float(sum((values[key] * weights[key]).sum() for key in weights))
+
+    expected = (combined(STEP) - combined(-STEP)) / (2 * STEP)
+    gradients = run(found.nest, {**given, **{found.cotangents[key]: weights[key] for key in weights}})
+    backward = float(sum((gradients[found.gradients[key]] * towards[key]).sum() for key in towards))
+    error = abs(backward - expected) / max(1.0, abs(expected))
+    row = {
+        "error": float(f"{error:.1e}"),
+        "kept": len(found.stored),
+        "statements": len(found.nest.statements),
+    }
+    return {"result": "right" if error <= ENOUGH else "wrong", **row}
+
+
+def timed(name: str) -> dict[str, Any]:
+    """The time of a call with gradients, and of one without."""
+    kernel, rng = KERNELS[name], np.random.default_rng(4)
+    sizes = {size: max(extent // PART, 4) for size, extent in kernel.large.items()}
+    known = {t.name for t in kernel.nest.inputs}
+    given = {key: np.asarray(array) for key, array in kernel.inputs(sizes, rng).items() if key in known}
+    symbolic = {size: extent for size, extent in sizes.items() if size in kernel.nest.params}
+    found = reverse(kernel.nest, values=True)
+    start = time.process_time()
+    forward = pf.compile(kernel.nest, target="cpu", sizes=symbolic)
+    first = time.process_time()
+    both = pf.compile(found.nest, target="cpu", sizes=symbolic)
+    second = time.process_time()
+    shapes = {t.name: tuple(int(size) for size in t.shape) for t in found.nest.with_sizes(symbolic).inputs}
+    seeds = {key: np.ones(shapes[key]) for key in found.cotangents.values()}
+
+    def alone() -> None:
+        forward(**{key: array.copy() for key, array in given.items()})
+
+    def whole() -> None:
+        both(**{key: array.copy() for key, array in given.items()}, **seeds)
+
+    ours, theirs = in_turns(alone, whole)
+    return {
+        "forward_s": ours,
+        "forward_backward_s": theirs,
+        "ratio": round(theirs / ours, 2),
+        "compile_ratio": round((second - first) / (first - start), 2),
+    }
+
+
+def in_turns(*calls: Callable[[], None]) -> tuple[float, ...]:
+    """The smallest processor time of each."""
+    best = [math.inf] * len(calls)
+    for _ in range(TURNS):
+        for number, call in enumerate(calls):
+            start = time.process_time()
+            call()
+            best[number] = min(best[number], time.process_time() - start)
+    return tuple(best)
+
+
+def within(seconds: float, step: Callable[[str], dict[str, Any]], name: str) -> dict[str, Any]:
+    """What a step finds in a process of its own; that it took longer, or its error."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=_reported, args=(step, name, there))
+    process.start()
+    there.close()
+    try:
+        found: dict[str, Any] = here.recv() if here.poll(seconds) else {"why": f"more than {seconds:.0f} s"}
+    except EOFError:
+        found = {"why": "the process ended"}
+    process.terminate()
+    process.join()
+    return found if step is timed or "result" in found else {"result": "failed", **found}
+
+
+def _reported(step: Callable[[str], dict[str, Any]], name: str, pipe: Connection) -> None:
+    try:
+        found = step(name)
+    except Exception as error:
+        found = {"why": f"{type(error).__name__}: {error}"}
+    pipe.send(found)
+
+
+def line(row: Mapping[str, Any]) -> str:
+    """One line of the table."""
+    ratio = f"{row['ratio']:6.2f} times forward" if "ratio" in row else ""
+    error = f"error {row['error']:.0e}" if "error" in row else ""
+    return f"{row['kernel']:15} {row['result']:8} {error:12} {ratio} {row.get('why', '')}".rstrip()
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """How many are right, and the geometric mean of the ratios."""
+    right = sum(row["result"] == "right" for row in rows)
+    ratios = [row["ratio"] for row in rows if "ratio" in row]
+    mean = f"; {statistics.geometric_mean(ratios):.2f} times forward over {len(ratios)}" if ratios else ""
+    return f"{right} of {len(rows)} right{mean}"
+
+
+if __name__ == "__main__":
+    main()
