@@ -1,6 +1,6 @@
 """Gradients of PolyBench's 30 kernels: right or refused, and the time of forward and backward over that of forward.
 
-python -m benchmarks.gradients [--kernels gemm,lu] [--timed gemm] [--seconds 120] [--out DIR]
+python -m benchmarks.gradients [--kernels gemm,lu] [--timed gemm] [--seconds 120] [--resume] [--out DIR]
 
 Right: the gradients by all inputs agree with central differences of the interpreter in float64, at sizes of 3 to 9. The
 times are processor times of one thread at a tenth of LARGE, compiled without a search, in turns. Each kernel
@@ -52,9 +52,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120.0, help="the limit of a step of a kernel")
     parser.add_argument("--timed", type=some_of(KERNELS), help="those that are timed too, by default all")
     parser.add_argument("--out", type=Path, default=results.FOLDER, help="folder for the results")
+    parser.add_argument("--resume", action="store_true", help="keep what today's files of this commit have")
     options = parser.parse_args()
-    run = results.Run.begin(options.out, "gradients", pf.measure.environment())
-    for name in options.kernels:
+    run = results.Run.begin(options.out, "gradients", pf.measure.environment(), options.resume)
+    for name in [name for name in options.kernels if name not in {row["kernel"] for row in run.rows}]:
         row = {"kernel": name, **within(options.seconds, checked, name)}
         if row["result"] == "right" and name in (options.timed or options.kernels):
             row |= within(options.seconds, timed, name)

@@ -16,7 +16,7 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tensor import Role
 from polyfuse.ir.tree import sequence
-from polyfuse.nn.graph import Value, input
+from polyfuse.nn.graph import Input, Value, input
 from polyfuse.nn.layers import Module
 from polyfuse.nn.losses.layers import Loss
 from polyfuse.nn.lower import lower_values, model_input
@@ -123,9 +123,9 @@ def train_step(
         The step.
 
     Raises:
-        BadArgument: if a layer does something else in training (dropout, batch norm), the loss has more than one
-            element, no derivative connects it with a weight, or the weights are not all float32
-            or all float64.
+        BadArgument: if an argument is none of these, a layer does something else in training (dropout, batch norm), the
+            loss has more than one element or takes more than the target, no derivative connects it with a weight, or
+            the weights are not all float32 or all float64.
         IllegalRewrite: as for `vjp`.
     """
     if not isinstance(model, Module):
@@ -133,6 +133,12 @@ def train_step(
     if not isinstance(optimizer, Optimizer):
         raise BadArgument(
             f"train_step: {optimizer!r} is not an optimizer; expected one such as pf.optim.SGD(lr=0.1)"
+        )
+    if not callable(loss):
+        raise BadArgument(f"train_step: {loss!r} is not a loss; expected one such as nn.CrossEntropyLoss()")
+    if labels is not None and not (isinstance(labels, Value) and isinstance(labels.source, Input)):
+        raise BadArgument(
+            f"train_step: labels={labels!r}, expected an input such as nn.input('target', (64,), 'int64')"
         )
     if why := model.differs_in_training:
         raise BadArgument(
@@ -148,6 +154,10 @@ def train_step(
             f"train_step: the loss is {value!r}, expected one number: reduce it by a mean or a sum"
         )
     nest = lower_values((value,), f"{type(model).__name__.lower()}_step", (x, target))
+    if further := ", ".join(t.name for t in nest.inputs[2:]):
+        raise BadArgument(
+            f"train_step: the loss takes {further} too; a step is called with x and the target only"
+        )
     weights = {id(array) for array in model.arrays()}
     parameters = {name: array for name, array in nest.constants.items() if id(array) in weights}
     if not parameters:

@@ -118,6 +118,19 @@ def test_steps_are_deterministic_and_fused() -> None:
     assert "mac0_to_w0" in kernel.statements, "the weights' gradient is used where it is computed"
 
 
+def test_a_step_on_a_gpu_in_lock_step() -> None:
+    model, x, y = layer(), np.ones((5, 3), np.float32), np.zeros((5, 2), np.float32)
+    options = {"target": "cuda", "device": "lockstep", "machine": "h200"}
+    step = pf.train_step(model, nn.MSELoss(), optim.SGD(0.25), batch=5, **options)
+    p = x @ model.weight + model.bias
+    expected = model.weight - 0.25 * x.T @ (2 * p / 10)
+    np.testing.assert_allclose(step(x, y), (p**2).mean(), rtol=1e-5)
+    np.testing.assert_allclose(model.weight, expected, rtol=1e-5)
+
+
+X = nn.input("other", (2, 2))
+
+
 def layer(dtype: str = "float32") -> nn.Linear:
     return nn.Linear(3, 2, dtype=dtype)
 
@@ -127,6 +140,15 @@ def layer(dtype: str = "float32") -> nn.Linear:
     [
         (lambda: pf.train_step(layer, nn.MSELoss(), optim.SGD(), batch=2), "is not a model"),  # type: ignore[arg-type]
         (lambda: pf.train_step(layer(), nn.MSELoss(), "sgd", batch=2), "is not an optimizer"),  # type: ignore[arg-type]
+        (lambda: pf.train_step(layer(), "mse", optim.SGD(), batch=2), "is not a loss"),  # type: ignore[arg-type]
+        (
+            lambda: pf.train_step(layer(), nn.MSELoss(), optim.SGD(), batch=2, labels=X * 2.0),
+            "expected an input",
+        ),
+        (
+            lambda: pf.train_step(layer(), lambda x, y: nn.mse_loss(x * X, y), optim.SGD(), batch=2),
+            "takes other too",
+        ),
         (lambda: pf.train_step(layer(), nn.MSELoss("none"), optim.SGD(), batch=2), "expected one number"),
         (
             lambda: pf.train_step(nn.ReLU(), nn.MSELoss(), optim.SGD(), batch=2, features=3),
