@@ -59,8 +59,8 @@ _HOME = {
     "program": "polyfuse.programs",
     "scalar": "polyfuse.nn.scalar_functions",
     "statement": "polyfuse.ir",
-    "verdict": "polyfuse.verdict",
     "train_step": "polyfuse.optim",
+    "verdict": "polyfuse.verdict",
     "vjp": "polyfuse.rewrite.gradient",
 }
 _SUBMODULES = {"bilinear", "measure", "nn", "optim", "rewrite", "show"}
