@@ -113,9 +113,9 @@ if TYPE_CHECKING:
     from polyfuse.layouts import SwizzledLayout as SwizzledLayout
     from polyfuse.machine import Machine as Machine
     from polyfuse.nn import lower as lower
+    from polyfuse.nn.scalar_functions import scalar as scalar
     from polyfuse.optim import train_step as train_step
     from polyfuse.programs import program as program
-    from polyfuse.nn.scalar_functions import scalar as scalar
     from polyfuse.rewrite.gradient import grad as grad
     from polyfuse.rewrite.gradient import jvp as jvp
     from polyfuse.rewrite.gradient import vjp as vjp
