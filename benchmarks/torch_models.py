@@ -183,7 +183,7 @@ def measure(name: str, size: int, freeze: bool) -> str:
     nodes = sum(graph.nodes for graph in record.graphs)
     left = [refusal.operator for graph in record.graphs for refusal in graph.left]
     regions = [region for graph in record.graphs for region in graph.regions]
-    failed = [region.failed for region in regions if region.failed]
+    failed = [reason for region in regions for reason in region.failed.values()]
     kernels = sum(len(one.kernels) for region in regions for one in region.compiled)
     return (
         f"| {name} | {nodes} | {len(left)} {' '.join(sorted(set(left)))} | {len(regions)}, {len(failed)} in eager | "

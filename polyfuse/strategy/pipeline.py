@@ -330,6 +330,10 @@ def _not_granted(wish: Wish, names: tuple[str, ...], plan: Plan) -> str:
     return f"{line}, or none that goes with what else was forced, or was found cheaper"
 
 
+KEPT_AS_WRITTEN = "the order as written is kept, with no loop changed"
+"""The start of the remark on a plan that was given up."""
+
+
 def as_written(nest: Nest, machine: Machine, why: str) -> Plan:
     """The order as written with nothing chosen, for a nest whose plan was given up, and why."""
     schedule = Schedule(nest)
@@ -337,6 +341,6 @@ def as_written(nest: Nest, machine: Machine, why: str) -> Plan:
     groups = tuple(
         Group(statements(part), cost) for part, cost in zip(parts(schedule.tree), costs, strict=True)
     )
-    kept = f"the order as written is kept, with no loop changed: {why}"
+    kept = f"{KEPT_AS_WRITTEN}: {why}"
     remark = refused("schedule", schedule.nest.order.names, Reason.BUDGET, kept)
     return Plan(schedule, (), groups, machine, (remark,))

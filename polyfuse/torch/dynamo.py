@@ -21,7 +21,7 @@ from polyfuse.frontend.torch.decompositions import decompositions
 from polyfuse.torch.options import Options
 from polyfuse.torch.record import Graph, Record, Region
 from polyfuse.torch.region import Compiled
-from polyfuse.torch.regions import divided, refusals
+from polyfuse.torch.regions import divided, is_size, refusals
 
 LOG = logging.getLogger("polyfuse.torch")
 
@@ -108,8 +108,9 @@ def compiled_graph(
         BadArgument: if nodes are left and fallback is "error".
     """
     refused = refusals(module.graph)
-    calls = [node for node in module.graph.nodes if node.op == "call_function"]
-    graph = Graph(kind, len(calls), left=list(refused.values()))
+    calls = [node for node in module.graph.nodes if node.op == "call_function" and not is_size(node)]
+    left = [refusal for node, refusal in refused.items() if not is_size(node)]
+    graph = Graph(kind, len(calls), left=left)
     record.graphs.append(graph)
     for refusal in graph.left:
         LOG.info("%s: left to torch: %s", kind, refusal)

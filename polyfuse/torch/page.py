@@ -55,7 +55,7 @@ def page_lines(record: Record) -> Iterator[str]:
 
 
 def _graph(number: int, graph: Graph) -> Iterator[str]:
-    computed = sum(len(region.operators) for region in graph.regions if not region.failed)
+    computed = sum(len(region.operators) for region in graph.regions if region.compiled or not region.failed)
     yield ""
     inside = f"{computed} of {graph.nodes} nodes in {len(graph.regions)} regions of polyfuse"
     yield f"graph {number} ({graph.kind}): {inside}"
@@ -70,10 +70,9 @@ def _graph(number: int, graph: Graph) -> Iterator[str]:
 
 def _region(region: Region) -> Iterator[str]:
     count = len(region.operators)
-    if region.failed:
-        yield f"  {region.name}: {count} nodes run in eager: {region.failed}"
-        return
     yield f"  {region.name}: {count} nodes: {', '.join(dict.fromkeys(region.operators))}"
+    yield from (f"    {remark}" for remark in region.remarks)
+    yield from (f"    run in eager at {sizes}: {reason}" for sizes, reason in region.failed.items())
     for executable in region.compiled:
         yield f"    {len(executable.kernels)} kernels for inputs {', '.join(map(_shape, executable.nest.inputs))}"
         yield from (f"      {line}" for line in executable.explain().splitlines())

@@ -15,14 +15,16 @@ class Region:
     Attributes:
         name: The submodule that stands for them in the graph.
         operators: What they call, in order.
-        compiled: An executable for each combination of sizes that was called.
-        failed: Why the nodes run in eager all the same; empty if they do not.
+        compiled: The executables: one for all sizes, or one for each combination of sizes that was called.
+        failed: Why the nodes run in eager all the same, by the sizes of a call.
+        remarks: Why there is more than one executable.
     """
 
     name: str
     operators: tuple[str, ...]
     compiled: list[Executable] = field(default_factory=list)
-    failed: str = ""
+    failed: dict[str, str] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
 
 
 @dataclass

@@ -1,4 +1,8 @@
-"""One region of a graph as a module: a nest for each combination of sizes it is called with.
+"""One region of a graph as a module: one nest for all sizes, or one for each combination of sizes of a call.
+
+    graph of fixed sizes     ->  one executable, compiled at once
+    graph of symbolic sizes  ->  one executable for all calls, if the nest has symbolic sizes and a plan was found;
+                                 else one for each combination of sizes, with a remark
 
 A call converts truth values to 1 and 0 and back, and gives results the strides that the graph expects. Weights may be
 constants of the nest: a call with others, or with changed ones, replaces them.
@@ -6,63 +10,81 @@ constants of the nest: a call with others, or with changed ones, replaces them.
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from polyfuse.compiler import compile
 from polyfuse.errors import PolyfuseError
-from polyfuse.frontend.importers import Refusal, Unsupported
 from polyfuse.frontend.torch.arrays import array_of
-from polyfuse.frontend.torch.aten.registry import Result, size_of
-from polyfuse.frontend.torch.graph import import_nodes
 from polyfuse.ir import Nest
-from polyfuse.nn.graph import Value, constant, input
-from polyfuse.nn.lower import lower_values
+from polyfuse.ir.sizes import check_sizes
 from polyfuse.runtime.executable import Executable
+from polyfuse.strategy.pipeline import KEPT_AS_WRITTEN
+from polyfuse.torch.nests import NotImported, is_fixed, nest_of, outputs, placeholders, sized
 from polyfuse.torch.options import Options
 from polyfuse.torch.record import Region
+from polyfuse.torch.symbols import Values, last_axes, number, values_of
+from polyfuse.torch.weights import Held
 
 Key = tuple[Any, ...]
 
 LOG = logging.getLogger("polyfuse.torch")
 
 
-class NotImported(PolyfuseError):
-    """A region whose nodes are supported one by one, but not together."""
+@dataclass(frozen=True)
+class Form:
+    """The element type and the strides that the graph's next nodes expect of a result."""
+
+    dtype: torch.dtype
+    strides: tuple[int, ...]
+
+    @staticmethod
+    def of(meta: torch.Tensor, values: Values) -> Form:
+        """The form of a meta value, with values of torch's symbols."""
+        return Form(meta.dtype, tuple(number(step, values) for step in meta.stride()))
+
+    def of_result(self, found: torch.Tensor) -> torch.Tensor:
+        """A result in this form."""
+        typed = found if found.dtype == self.dtype else found.to(self.dtype)
+        if typed.stride() == self.strides or typed.numel() < 2:
+            return typed
+        made = torch.empty_strided(typed.shape, self.strides, dtype=typed.dtype, device=typed.device)
+        return made.copy_(typed)
 
 
-@dataclass
-class Held:
-    """A weight that is a constant of a nest: the argument's number, the constant's name, and the tensor as it was."""
+@dataclass(frozen=True)
+class Compilation:
+    """A graph, the nest of it, its executable, the weights that are constants, and the symbols that are numbers."""
 
-    at: int
-    name: str
-    tensor: torch.Tensor
-    version: int
-
-    def changed(self, now: torch.Tensor) -> bool:
-        """Whether a call passes another tensor, or one written to since: torch counts writes, but not those to .data.
-
-        The tensor that is kept keeps its memory, so that no other can have the same address.
-        """
-        return bool(now.data_ptr() != self.tensor.data_ptr() or now._version != self.version)
+    module: torch.fx.GraphModule
+    nest: Nest
+    executable: Executable
+    held: tuple[Held, ...]
+    fixed: Values
 
 
 @dataclass(frozen=True)
 class Call:
-    """An executable, whether the graph wants a tuple of its results, their meta values, and the weights it holds."""
+    """What calls of some sizes run: an executable, its weights, the arguments it takes, and its results' forms."""
 
     executable: Executable
     several: bool
-    metas: tuple[torch.Tensor, ...]
+    forms: tuple[Form, ...]
     held: tuple[Held, ...]
+    passed: tuple[int, ...]
+
+    def __call__(self, args: tuple[Any, ...]) -> Any:
+        """The region's results: one, or a tuple."""
+        self.update(args)
+        found = self.executable(*(_passed(args[at]) for at in self.passed))
+        if len(self.forms) == 1:
+            found = (found,)
+        results = tuple(form.of_result(one) for form, one in zip(self.forms, found, strict=True))
+        return results if self.several else results[0]
 
     def update(self, args: tuple[Any, ...]) -> None:
         """Replace the weights that are others than in the call before."""
@@ -74,62 +96,125 @@ class Call:
 
 
 class Compiled(torch.nn.Module):
-    """A region's module. It computes by polyfuse, and by torch where that fails."""
+    """A region's module. It computes by polyfuse, and by torch at sizes where that fails."""
 
     def __init__(
         self, module: torch.fx.GraphModule, options: Options, record: Region, held: tuple[int, ...] = ()
     ) -> None:
         super().__init__()
         self._module, self._options, self._record, self._held = module, options, record, held
-        self._made: dict[Key, Call] = {}
-        metas = [node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"]
-        if not held and all(map(is_fixed, metas)):
-            self._call(tuple(map(_key, metas)), None)
+        self._metas = [node.meta["val"] for node in placeholders(module)]
+        self._fixed = all(map(is_fixed, self._metas))
+        self._made: dict[Key, Call | None] = {}
+        self._general: Compilation | None = None
+        self._tried = self._fixed
+        if not held:
+            if self._fixed:
+                self._call(tuple(map(_key, self._metas)), ())
+            else:
+                self._try_for_all(())
 
     def forward(self, *args: Any) -> Any:
         """The region's results: one, or a tuple."""
-        call = None if self._record.failed else self._call(tuple(map(_key, args)), args)
-        if call is None:
-            return self._module(*args)
-        call.update(args)
-        constant = {one.at for one in call.held}
-        found = call.executable(
-            *(
-                _passed(one)
-                for at, one in enumerate(args)
-                if isinstance(one, torch.Tensor) and at not in constant
-            )
-        )
-        if len(call.metas) == 1:
-            found = (found,)
-        results = tuple(map(_returned, found, call.metas))
-        return results if call.several else results[0]
+        key = tuple(map(_key, args))
+        call = self._made[key] if key in self._made else self._call(key, args)
+        return self._module(*args) if call is None else call(args)
 
-    def _call(self, key: Key, args: tuple[Any, ...] | None) -> Call | None:
+    def _call(self, key: Key, args: tuple[Any, ...]) -> Call | None:
         """What to call for these sizes; None where there is nothing, which the record says."""
-        if key in self._made:
-            return self._made[key]
-        given = [node.meta["val"] for node in self._module.graph.nodes if node.op == "placeholder"]
-        fixed = args is None or all(map(is_fixed, given))
-        module = self._module if fixed else sized(self._module, args or ())
-        held = self._holds(module, args) if args is not None else ()
         try:
-            nest = nest_of(module, self._record.name, {one.name: one.tensor for one in held})
-            executable = compile(nest, **self._arguments(module))
+            self._made[key] = self._for_all(args) or self._for_one(args)
         except PolyfuseError as error:
-            self._record.failed = str(error)
-            LOG.warning("%s runs in eager: %s", self._record.name, error)
-            return None
-        output = next(node for node in module.graph.nodes if node.op == "output").args[0]
-        several = isinstance(output, list | tuple)
-        metas = tuple(node.meta["val"] for node in (output if several else (output,)))
-        self._made[key] = Call(executable, several, metas, held)
-        self._record.compiled.append(executable)
+            self._made[key] = None
+            self._record.failed[_text(key)] = str(error)
+            LOG.warning("%s runs in eager at %s: %s", self._record.name, _text(key), error)
         return self._made[key]
+
+    def _for_one(self, args: tuple[Any, ...]) -> Call:
+        """Compile for the sizes of these arguments alone."""
+        module = self._module if self._fixed else sized(self._module, args)
+        return self._as_call(self._compilation(module, args, {}), {})
+
+    def _for_all(self, args: tuple[Any, ...]) -> Call | None:
+        """Use the code for all sizes, if there is one and it is for these too."""
+        if not self._tried:
+            self._try_for_all(args)
+        if self._general is None:
+            return None
+        values = values_of(self._metas, args)
+        try:
+            self._check(self._general, values)
+        except PolyfuseError as error:
+            self._remark(f"code of its own for {_text(tuple(map(_key, args)))}: {error}")
+            return None
+        return self._as_call(self._general, values)
+
+    def _check(self, made: Compilation, values: Values) -> None:
+        """NotImported or BadArgument for values of symbols that the code for all sizes is not for."""
+        for symbol, n in made.fixed.items():
+            if values[symbol] != n:
+                raise NotImported(f"{symbol} is {values[symbol]}, and {n} in the code for all other sizes")
+        check_sizes(
+            made.nest, {str(symbol): n for symbol, n in values.items() if str(symbol) in made.nest.params}
+        )
+
+    def _try_for_all(self, args: tuple[Any, ...]) -> None:
+        """Compile for all sizes; a remark where that is not possible, or no plan is found for them.
+
+        Where the nest cannot be made with symbols for the last axes, these are numbers.
+        """
+        self._tried = True
+        try:
+            made = self._symbolic(args)
+            known = set(map(str, values_of(self._metas, self._metas)))
+            if missing := ", ".join(sorted(set(made.nest.params) - known)):
+                raise NotImported(f"the sizes {missing} are those of no argument")
+            if KEPT_AS_WRITTEN in made.executable.explain():
+                raise NotImported("no plan was found for all sizes at once")
+            self._general = made
+        except PolyfuseError as error:
+            self._remark(f"one compile for each combination of sizes: {error}")
+
+    def _symbolic(self, args: tuple[Any, ...]) -> Compilation:
+        """Compile for all sizes, or for all but those of last axes."""
+        try:
+            return self._compilation(self._module, args, {})
+        except NotImported as error:
+            ends = last_axes(self._metas)
+            if not ends:
+                raise
+            numbers = ", ".join(f"{symbol} = {n}" for symbol, n in ends.items())
+            self._remark(f"{numbers} in the code for all sizes: {error}")
+            return self._compilation(self._module, args, ends)
+
+    def _remark(self, text: str) -> None:
+        self._record.remarks.append(text)
+        LOG.info("%s: %s", self._record.name, text)
+
+    def _compilation(self, module: torch.fx.GraphModule, args: tuple[Any, ...], fixed: Values) -> Compilation:
+        held = self._holds(module, args)
+        nest = nest_of(module, self._record.name, {one.name: one.tensor for one in held}, fixed)
+        executable = compile(nest, **self._arguments(module))
+        return Compilation(module, nest, executable, held, fixed)
+
+    def _as_call(self, made: Compilation, values: Values) -> Call:
+        """The call of an executable at some values of torch's symbols."""
+        several, metas = outputs(made.module)
+        constant = {one.at for one in made.held}
+        passed = (at for at, meta in enumerate(self._metas) if isinstance(meta, torch.Tensor))
+        if made.executable not in self._record.compiled:
+            self._record.compiled.append(made.executable)
+        return Call(
+            made.executable,
+            several,
+            tuple(Form.of(meta, values) for meta in metas),
+            made.held,
+            tuple(at for at in passed if at not in constant),
+        )
 
     def _holds(self, module: torch.fx.GraphModule, args: tuple[Any, ...]) -> tuple[Held, ...]:
         """The weights that are to be constants; a tensor made in inference mode does not count its writes."""
-        names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+        names = [node.name for node in placeholders(module)]
         return tuple(
             Held(at, names[at], args[at].detach(), args[at]._version)
             for at in self._held
@@ -143,86 +228,16 @@ class Compiled(torch.nn.Module):
         return {"target": "cuda" if "cuda" in kinds else "cpu", **self._options.compile}
 
 
-def nest_of(module: torch.fx.GraphModule, name: str, held: Mapping[str, torch.Tensor] | None = None) -> Nest:
-    """Return the nest of a graph whose sizes are numbers.
-
-    Args:
-        module: The graph, with meta values.
-        name: The nest's name.
-        held: Tensors that are constants, by the placeholder's name.
-
-    Returns:
-        The nest; its inputs are the graph's other tensors in their order.
-
-    Raises:
-        NotImported: if nodes cannot be expressed; all are named.
-    """
-    given: dict[str, Any] = {}
-    inputs: list[Value] = []
-    refused: list[Refusal] = []
-    for node in module.graph.nodes:
-        if node.op != "placeholder":
-            continue
-        meta = node.meta["val"]
-        if not isinstance(meta, torch.Tensor):
-            given[node.name] = int(meta)
-            continue
-        try:
-            if held and node.name in held:
-                given[node.name] = constant(array_of(held[node.name]), node.name)
-                continue
-            result = Result.of(meta, size_of)
-            given[node.name] = input(node.name, result.shape, result.element)
-            inputs.append(given[node.name])
-        except Unsupported as unsupported:
-            refused.append(Refusal(node.name, "placeholder", str(unsupported)))
-    if refused:
-        raise NotImported("; ".join(map(str, refused)))
-    found = import_nodes(module.graph.nodes, given)
-    if found.refused:
-        raise NotImported("; ".join(map(str, found.refused)))
-    return lower_values(found.outputs, name, inputs)
-
-
-def sized(module: torch.fx.GraphModule, args: tuple[Any, ...]) -> torch.fx.GraphModule:
-    """Return a copy of a graph with meta values of the sizes of a call.
-
-    Args:
-        module: The graph, of symbolic sizes.
-        args: The call's tensors and sizes.
-
-    Returns:
-        The copy.
-    """
-    made = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
-    for node in made.graph.nodes:
-        node.meta.pop("val", None)
-    with torch.no_grad():
-        FakeTensorProp(made, FakeTensorMode(allow_non_fake_inputs=True)).propagate(*args)
-    for node, one in zip((n for n in made.graph.nodes if n.op == "placeholder"), args, strict=True):
-        node.meta.setdefault("val", one)
-    return made
-
-
-def is_fixed(meta: Any) -> bool:
-    """Whether a meta value has numbers for sizes."""
-    return isinstance(meta, torch.Tensor) and all(isinstance(size, int) for size in meta.shape)
-
-
 def _key(one: Any) -> Any:
     return tuple(one.shape) if isinstance(one, torch.Tensor) else one
+
+
+def _text(key: Key) -> str:
+    """The sizes of a call."""
+    return ", ".join(str(list(one)) if isinstance(one, tuple) else str(one) for one in key)
 
 
 def _passed(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor as an executable takes it: without a gradient, truth values as 1 and 0."""
     plain = tensor.detach()
     return plain.to(torch.float32) if plain.dtype == torch.bool else plain
-
-
-def _returned(found: torch.Tensor, meta: torch.Tensor) -> torch.Tensor:
-    """A result in the type and the strides that the graph's next nodes expect."""
-    typed = found if found.dtype == meta.dtype else found.to(meta.dtype)
-    strides = tuple(int(step) for step in meta.stride())
-    if typed.stride() == strides or typed.numel() < 2:
-        return typed
-    return torch.empty_strided(typed.shape, strides, dtype=typed.dtype, device=typed.device).copy_(typed)

@@ -51,7 +51,7 @@ def refusals(graph: torch.fx.Graph) -> dict[torch.fx.Node, Refusal]:
 def _elsewhere(node: torch.fx.Node) -> Refusal | None:
     """Why a node is on the wrong device; a node of sizes alone is left without a word of its own."""
     meta = node.meta.get("val")
-    if isinstance(meta, torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool):
+    if is_size(node):
         return Refusal(node.name, str(node.target), "computes a size, and no tensor")
     first = next(
         (one for one in (meta if isinstance(meta, list | tuple) else [meta]) if one is not None), None
@@ -62,6 +62,13 @@ def _elsewhere(node: torch.fx.Node) -> Refusal | None:
             node.name, str(node.target), f"on device {device}; polyfuse has {' and '.join(DEVICES)}"
         )
     return None
+
+
+def is_size(node: torch.fx.Node) -> bool:
+    """Whether a node computes a number of sizes, and no tensor."""
+    return isinstance(
+        node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool
+    )
 
 
 def _unread(node: torch.fx.Node) -> Refusal | None:

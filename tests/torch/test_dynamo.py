@@ -29,7 +29,7 @@ def test_the_entry_point_is_the_backend() -> None:
 
 
 def test_inference_at_several_batches() -> None:
-    """One graph of Dynamo's for all batches; a nest for each."""
+    """One graph of Dynamo's for all batches, and one nest."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(
         torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4), torch.nn.Softmax(-1)
@@ -44,10 +44,9 @@ def test_inference_at_several_batches() -> None:
     assert graph.kind == "inference"
     assert not graph.left
     (region,) = graph.regions
-    assert [str(one.nest.inputs[2]) for one in region.compiled] == [
-        "input arg3_1: float32[5, 8]",
-        "input arg3_1: float32[7, 8]",
-    ]
+    assert len(region.compiled) == 1
+    assert [str(one) for one in region.compiled[0].nest.inputs if one.shape[-1] == 8][-1].endswith(", 8]")
+    assert not region.remarks
 
 
 @pytest.mark.parametrize("norm_first", [True, False])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from polyfuse.errors import BadArgument
-from polyfuse.ir import Nest
+from polyfuse.frontend.torch.torch_nest import TorchNest
 
 if TYPE_CHECKING:
     import torch
@@ -19,12 +19,12 @@ def from_torch(
     *,
     example_kwargs: Mapping[str, Any] | None = None,
     name: str | None = None,
-) -> Nest:
+) -> TorchNest:
     """Return the nest of a torch module, by torch.export.
 
     Parameters and buffers are constants under their torch names with "_" for ".": 0.weight is _0_weight and
-    layers.0.weight layers_0_weight. They lie in the same memory as the module's; an executable's `replace_constants`
-    takes others. Truth values are float32, 1 and 0, among the inputs and the outputs.
+    layers.0.weight layers_0_weight. They lie in the same memory as the module's. An executable takes others by
+    `replace_constants`, and those of a `state_dict` by net.replace_constants(nest.arrays_of(model.state_dict())). Truth values are float32, 1 and 0, among the inputs and the outputs.
 
     Args:
         module: A module in the mode that is wanted (`module.eval()`), or an exported program.
@@ -35,7 +35,7 @@ def from_torch(
         name: The nest's name; the module's class by default.
 
     Returns:
-        The nest. Its inputs have the names of the arguments of `forward`; its outputs are out, or out0, out1, ….
+        The nest, which knows torch's names of its constants. Its inputs have the names of the arguments of `forward`; its outputs are out, or out0, out1, ….
 
     Raises:
         BadArgument: if torch is not installed, the arguments do not fit, or operators are not supported; all are named.
@@ -51,4 +51,4 @@ def from_torch(
     return nest_of(module, example_inputs, dynamic_shapes, example_kwargs, name)
 
 
-__all__ = ["from_torch"]
+__all__ = ["TorchNest", "from_torch"]

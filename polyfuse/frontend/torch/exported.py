@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -22,10 +23,11 @@ from polyfuse.frontend.torch.aten.registry import (
 from polyfuse.frontend.torch.decompositions import export_decompositions
 from polyfuse.frontend.torch.graph import Known, Node, import_nodes
 from polyfuse.frontend.torch.merged import Merged
+from polyfuse.frontend.torch.torch_nest import TorchNest
 from polyfuse.ir import Nest
 from polyfuse.ir.sizes import LARGEST
 from polyfuse.nn import constant, input
-from polyfuse.nn.graph import Input, Value, as_value
+from polyfuse.nn.graph import Constant, Input, Value, as_value
 from polyfuse.nn.lower import lower_values
 from polyfuse.nn.sizes import Affine, Size
 
@@ -39,7 +41,7 @@ def nest_of(
     dynamic_shapes: Any,
     kwargs: Mapping[str, Any] | None,
     name: str | None,
-) -> Nest:
+) -> TorchNest:
     """The nest of a module or an exported program; BadArgument names every operator that is not supported."""
     program, called = _exported(module, args, dynamic_shapes, kwargs)
     whole = program.run_decompositions(export_decompositions())
@@ -58,7 +60,8 @@ def nest_of(
         value for value in given.values() if isinstance(value, Value) and isinstance(value.source, Input)
     ]
     outputs = [_output(called, value) for value in found.outputs]
-    return lower_values(outputs, name or called, inputs, _assumed(whole, names))
+    made = lower_values(outputs, name or called, inputs, _assumed(whole, names))
+    return _with_torch_names(made, whole, given)
 
 
 def _exported(
@@ -137,7 +140,7 @@ def _given(program: torch.export.ExportedProgram, sizes: ReadSize) -> tuple[dict
                 given[placeholder] = Known(tensor, array_of(tensor))
                 continue
             value_type(str(tensor.dtype).removeprefix("torch."))
-            key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+            key = _memory(tensor)
             if key not in shared or not tensor.numel():
                 shared[key] = constant(array_of(tensor), free_name(target, taken))
             given[placeholder] = shared[key]
@@ -153,6 +156,7 @@ def _input(name: str, meta: Any, sizes: ReadSize) -> Any:
     return input(name, tuple(map(sizes, meta.shape)), value_type(str(meta.dtype).removeprefix("torch.")))
 
 
+import dataclasses
 def _folded(node: Node, args: Any, kwargs: Mapping[str, Any]) -> Known | None:
     """Compute a node that reads known tensors and numbers alone; others, and large ones, are left."""
     meta = node.meta.get("val")

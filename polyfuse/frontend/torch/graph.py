@@ -128,7 +128,7 @@ def value_of(node: Node, args: Any, kwargs: Any, fold: Fold | None, sizes: ReadS
         return Failed()
     meta = node.meta.get("val")
     if meta is not None and not hasattr(meta, "shape") and not isinstance(meta, list | tuple):
-        return _number(meta, sizes)
+        return number_in(meta, sizes)
     if node.op != "call_function":
         raise Unsupported(f"a {node.op} of {node.target}; expected a graph of ATen operators")
     if node.target is operator.getitem:
@@ -203,7 +203,7 @@ def refusal(node: Node, reason: str) -> Refusal:
     )
 
 
-def _number(meta: Any, sizes: ReadSize) -> Any:
+def number_in(meta: Any, sizes: ReadSize) -> Any:
     """A number that a graph computes of sizes."""
     try:
         return sizes(meta)
@@ -223,7 +223,7 @@ def _stand_in(meta: Any, sizes: ReadSize) -> Any:
     if meta is None or isinstance(meta, str):
         return Failed()
     if not hasattr(meta, "shape"):
-        return _number(meta, sizes)
+        return number_in(meta, sizes)
     try:
         result = Result.of(meta, sizes)
         return input("x", result.shape, result.element)

@@ -123,9 +123,13 @@ ReadSize = Callable[[Any], Size]
 def number_of(size: Any) -> int:
     """A size as a number: of a symbolic one, the number that it had when the graph was made.
 
-    torch's own `int(size)` would restrict the graph to this number.
+    torch's own `int(size)` would restrict the graph to this number. A size that depends on data has none.
     """
-    return int(size if isinstance(size, int) else size.node.hint)
+    if isinstance(size, int):
+        return int(size)
+    if not size.node.has_hint():
+        raise Unsupported(f"the size {size} depends on data")
+    return int(size.node.hint)
 
 
 def size_of(size: Any, names: Mapping[str, str] = MappingProxyType({})) -> Size:
