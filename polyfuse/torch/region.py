@@ -11,10 +11,11 @@ constants of the nest: a call with others, or with changed ones, replaces them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from polyfuse.compiler import compile
@@ -31,6 +32,10 @@ from polyfuse.torch.symbols import Values, last_axes, number, values_of
 from polyfuse.torch.weights import Held
 
 Key = tuple[Any, ...]
+Pass = Callable[[torch.Tensor], Any]
+
+OF_NUMPY = (torch.float64, torch.float32, torch.float16, torch.int64, torch.int32, torch.bool)
+"""Element types that NumPy has too. An executable takes arrays in 1 µs, and tensors in 20: it reads them by DLPack."""
 
 LOG = logging.getLogger("polyfuse.torch")
 
@@ -47,9 +52,10 @@ class Form:
         """The form of a meta value, with values of torch's symbols."""
         return Form(meta.dtype, tuple(number(step, values) for step in meta.stride()))
 
-    def of_result(self, found: torch.Tensor) -> torch.Tensor:
-        """A result in this form."""
-        typed = found if found.dtype == self.dtype else found.to(self.dtype)
+    def of_result(self, found: Any) -> torch.Tensor:
+        """A result in this form, of an array or a tensor."""
+        tensor = torch.from_numpy(found) if isinstance(found, np.ndarray) else found
+        typed = tensor if tensor.dtype == self.dtype else tensor.to(self.dtype)
         if typed.stride() == self.strides or typed.numel() < 2:
             return typed
         made = torch.empty_strided(typed.shape, self.strides, dtype=typed.dtype, device=typed.device)
@@ -69,18 +75,23 @@ class Compilation:
 
 @dataclass(frozen=True)
 class Call:
-    """What calls of some sizes run: an executable, its weights, the arguments it takes, and its results' forms."""
+    """What calls of some sizes run: an executable, its weights, the arguments it takes, and its results' forms.
+
+    Attributes:
+        several: Whether the graph wants a tuple.
+        passed: The numbers of the arguments, each with how it is passed.
+    """
 
     executable: Executable
     several: bool
     forms: tuple[Form, ...]
     held: tuple[Held, ...]
-    passed: tuple[int, ...]
+    passed: tuple[tuple[int, Pass], ...]
 
     def __call__(self, args: tuple[Any, ...]) -> Any:
         """The region's results: one, or a tuple."""
         self.update(args)
-        found = self.executable(*(_passed(args[at]) for at in self.passed))
+        found = self.executable(*(given(args[at]) for at, given in self.passed))
         if len(self.forms) == 1:
             found = (found,)
         results = tuple(form.of_result(one) for form, one in zip(self.forms, found, strict=True))
@@ -92,7 +103,7 @@ class Call:
         if new:
             self.executable.replace_constants({one.name: array_of(args[one.at]) for one in new})
             for one in new:
-                one.tensor, one.version = args[one.at].detach(), args[one.at]._version
+                one.take(args[one.at])
 
 
 class Compiled(torch.nn.Module):
@@ -110,13 +121,13 @@ class Compiled(torch.nn.Module):
         self._tried = self._fixed
         if not held:
             if self._fixed:
-                self._call(tuple(map(_key, self._metas)), ())
+                self._call((), ())
             else:
                 self._try_for_all(())
 
     def forward(self, *args: Any) -> Any:
         """The region's results: one, or a tuple."""
-        key = tuple(map(_key, args))
+        key = () if self._fixed else tuple(map(_key, args))
         call = self._made[key] if key in self._made else self._call(key, args)
         return self._module(*args) if call is None else call(args)
 
@@ -126,8 +137,9 @@ class Compiled(torch.nn.Module):
             self._made[key] = self._for_all(args) or self._for_one(args)
         except PolyfuseError as error:
             self._made[key] = None
-            self._record.failed[_text(key)] = str(error)
-            LOG.warning("%s runs in eager at %s: %s", self._record.name, _text(key), error)
+            sizes = _text(self._metas if self._fixed else args)
+            self._record.failed[sizes] = str(error)
+            LOG.warning("%s runs in eager at %s: %s", self._record.name, sizes, error)
         return self._made[key]
 
     def _for_one(self, args: tuple[Any, ...]) -> Call:
@@ -145,7 +157,7 @@ class Compiled(torch.nn.Module):
         try:
             self._check(self._general, values)
         except PolyfuseError as error:
-            self._remark(f"code of its own for {_text(tuple(map(_key, args)))}: {error}")
+            self._remark(f"code of its own for {_text(args)}: {error}")
             return None
         return self._as_call(self._general, values)
 
@@ -201,7 +213,14 @@ class Compiled(torch.nn.Module):
         """The call of an executable at some values of torch's symbols."""
         several, metas = outputs(made.module)
         constant = {one.at for one in made.held}
-        passed = (at for at, meta in enumerate(self._metas) if isinstance(meta, torch.Tensor))
+        passed = {
+            at: meta
+            for at, meta in enumerate(self._metas)
+            if isinstance(meta, torch.Tensor) and at not in constant
+        }
+        arrays = all(
+            meta.device.type == "cpu" and meta.dtype in OF_NUMPY for meta in (*passed.values(), *metas)
+        )
         if made.executable not in self._record.compiled:
             self._record.compiled.append(made.executable)
         return Call(
@@ -209,14 +228,14 @@ class Compiled(torch.nn.Module):
             several,
             tuple(Form.of(meta, values) for meta in metas),
             made.held,
-            tuple(at for at in passed if at not in constant),
+            tuple((at, _passed(meta, arrays)) for at, meta in passed.items()),
         )
 
     def _holds(self, module: torch.fx.GraphModule, args: tuple[Any, ...]) -> tuple[Held, ...]:
         """The weights that are to be constants; a tensor made in inference mode does not count its writes."""
         names = [node.name for node in placeholders(module)]
         return tuple(
-            Held(at, names[at], args[at].detach(), args[at]._version)
+            Held.of(at, names[at], args[at])
             for at in self._held
             if args[at].is_floating_point() and not args[at].is_inference()
         )
@@ -232,12 +251,20 @@ def _key(one: Any) -> Any:
     return tuple(one.shape) if isinstance(one, torch.Tensor) else one
 
 
-def _text(key: Key) -> str:
+def _text(args: Iterable[Any]) -> str:
     """The sizes of a call."""
-    return ", ".join(str(list(one)) if isinstance(one, tuple) else str(one) for one in key)
+    return ", ".join(str(list(one.shape)) if isinstance(one, torch.Tensor) else str(one) for one in args)
 
 
-def _passed(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor as an executable takes it: without a gradient, truth values as 1 and 0."""
-    plain = tensor.detach()
-    return plain.to(torch.float32) if plain.dtype == torch.bool else plain
+def _as_array(tensor: torch.Tensor) -> Any:
+    return tensor.detach().numpy()
+
+
+def _as_tensor(tensor: torch.Tensor) -> Any:
+    return tensor.detach()
+
+
+def _passed(meta: torch.Tensor, arrays: bool) -> Pass:
+    """How an executable takes a tensor: without a gradient, truth values as 1 and 0."""
+    way = _as_array if arrays else _as_tensor
+    return (lambda tensor: way(tensor.to(torch.float32))) if meta.dtype == torch.bool else way

@@ -15,10 +15,20 @@ class Held:
     name: str
     tensor: torch.Tensor
     version: int
+    address: int
+
+    @staticmethod
+    def of(at: int, name: str, tensor: torch.Tensor) -> Held:
+        """A weight as it is now."""
+        return Held(at, name, tensor.detach(), tensor._version, tensor.data_ptr())
 
     def changed(self, now: torch.Tensor) -> bool:
         """Whether a call passes another tensor, or one written to since: torch counts writes, but not those to .data.
 
         The tensor that is kept keeps its memory, so that no other can have the same address.
         """
-        return bool(now.data_ptr() != self.tensor.data_ptr() or now._version != self.version)
+        return bool(now.data_ptr() != self.address or now._version != self.version)
+
+    def take(self, now: torch.Tensor) -> None:
+        """Hold this tensor in its place."""
+        self.tensor, self.version, self.address = now.detach(), now._version, now.data_ptr()

@@ -1,0 +1,109 @@
+"""Copy an array across memory in blocks that transposed reads take: the packing of a transposed factor.
+
+    for k < 256: for p < 4: for c < 64: b[p, k, c] = w[64*p + c, k]
+    ->  for k_block < 16: for p < 4: for k < 16: for c < 64: b[p, 16*k_block + k, c] = w[64*p + c, 16*k_block + k]
+
+One step of k reads an element of each of w's 256 lines, which lie 1 KiB apart: more than the 32 that L1 has ways for at
+such a distance, so that each element came from L2. A block reads whole lines of L1, by whole vectors.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import VECTOR_BYTES
+from polyfuse.codegen.cpu.patterns.transposed_reads import transposed_reads
+from polyfuse.codegen.cpu.patterns.transposed_stores import lies_across
+from polyfuse.codegen.looptree.index import binary, mentions, substituted
+from polyfuse.codegen.looptree.nodes import Block, Element, For, Store
+from polyfuse.codegen.looptree.product import movement
+from polyfuse.ir.tensor import ITEMSIZE
+
+
+def copy_in_blocks(rows: For, unused: Callable[[str], str]) -> Block | None:
+    """The loops of a copy whose outermost one goes along the memory of what is read, in blocks of a vector's lanes.
+
+    Each iteration stores an element of its own, and none reads what is stored, so that any order is right. None for
+    other loops, and where transposed reads would not take the blocks.
+    """
+    between, columns, store = _loops(rows)
+    if store is None or columns is None or not _in_any_order(store, (rows, *between, columns)):
+        return None
+    across = [read for read in store.reads if lies_across(read, rows, columns)]
+    if not across or not isinstance(rows.low, ast.Constant) or not isinstance(rows.high, ast.Constant):
+        return None
+    low, count = rows.low.value, rows.high.value - rows.low.value
+    size = VECTOR_BYTES // ITEMSIZE[across[0].dtype]
+    if count <= size and not between:
+        return None
+    number = ast.Name(unused(f"{rows.variable}_block"))
+    first = binary(ast.Add(), ast.Constant(low), binary(ast.Mult(), ast.Constant(size), number))
+
+    def block(at: ast.expr, steps: int) -> For:
+        value = {rows.variable: binary(ast.Add(), at, ast.Name(rows.variable))}
+        body = replace(columns, body=_substituted(store, value))
+        within = replace(rows, low=ast.Constant(0), high=ast.Constant(steps), body=body)
+        return reduce(lambda inner, loop: replace(loop, body=inner), reversed(between), within)
+
+    whole, rest = divmod(count, size)
+    parts: list[For] = []
+    if whole:
+        parts.append(For(number.id, ast.Constant(0), ast.Constant(whole), 1, None, block(first, size)))
+    if rest:
+        parts.append(block(ast.Constant(low + whole * size), rest))
+    return Block(tuple(parts)) if any(_is_taken(part, unused) for part in parts) else None
+
+
+def _loops(rows: For) -> tuple[tuple[For, ...], For | None, Store | None]:
+    """The loops inside one, in order, down to one on vector lanes around a single store, and these."""
+    between: list[For] = []
+    inner = rows.body
+    while isinstance(inner, For) and inner.bind is None:
+        between.append(inner)
+        inner = inner.body
+    if not isinstance(inner, For) or inner.bind != "vector" or rows.bind is not None:
+        return (), None, None
+    every = (rows, *between, inner)
+    if any(loop.step != 1 or loop.ahead or loop.streams for loop in every):
+        return (), None, None
+    bounds = [bound for loop in every for bound in (loop.low, loop.high)]
+    if any(mentions(bound, loop.variable) for bound in bounds for loop in every):
+        return (), None, None
+    return tuple(between), inner, inner.body if isinstance(inner.body, Store) else None
+
+
+def _in_any_order(store: Store, loops: Sequence[For]) -> bool:
+    """True if each iteration assigns an element of its own, which no other reads."""
+    target = store.target
+    if store.op != "=" or store.operation is not None:
+        return False
+    indices = [i for one in (target, *store.reads) for i in one.subscripts] + list(store.indices.values())
+    if any(read.array == target.array for read in store.reads) or any(
+        mentions(i, target.array) for i in indices
+    ):
+        return False
+    moved = [movement(target, loop) for loop in loops]
+    axes = [tuple(axis for axis, by in enumerate(one or ()) if by) for one in moved]
+    return all(len(one) == 1 for one in axes) and len(set(axes)) == len(axes)
+
+
+def _substituted(store: Store, value: dict[str, ast.expr]) -> Store:
+    def of(element: Element) -> Element:
+        return replace(element, subscripts=tuple(substituted(i, value) for i in element.subscripts))
+
+    return replace(
+        store,
+        target=of(store.target),
+        reads=tuple(map(of, store.reads)),
+        indices={name: substituted(i, value) for name, i in store.indices.items()},
+    )
+
+
+def _is_taken(node: For, unused: Callable[[str], str]) -> bool:
+    """True if transposed reads take the two innermost loops."""
+    while isinstance(node.body, For) and node.body.bind is None:
+        node = node.body
+    return transposed_reads(node, unused) is not None
