@@ -79,6 +79,11 @@ def exchanged() -> pf.Schedule:
     return plan_for(Nest.of(tensors, [statement(domain, "y[i, j] = x[i, j] - w[j, i]")]), ONE).schedule
 
 
+def transposed() -> pf.Schedule:
+    x, w = nn.input("x", (24, 75)), nn.input("w", (128, 75))
+    return plan_for(pf.lower(x @ nn.transpose(w)), ONE).schedule
+
+
 def bordered(border: str, left: str = "A[i, k]") -> pf.Schedule:
     """A product of 23 x 39 in tiles of 5 x 16 with 30 steps, some of which a border takes away."""
     shapes = (("A", (23, 30) if left == "A[i, k]" else (30, 23)), ("B", (30, 39)))
@@ -104,6 +109,7 @@ PROGRAMS: dict[str, Callable[[], pf.Schedule]] = {
     "tile_init": whole_tiles,
     "rows_abreast": lambda: abreast(filtered, 16),
     "transposed_reads": exchanged,
+    "transposed_copy": transposed,
     "whole_tile": lambda: convolved(32),
     "transposed_store": lambda: convolved(28),
     "sum_in_register": lambda: pf.Schedule(row_sums).vectorize("S0", "j"),

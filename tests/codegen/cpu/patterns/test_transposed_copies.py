@@ -1,0 +1,88 @@
+"""Copies across memory: their blocks, that values of a product with a transposed factor are right, what stays."""
+
+from __future__ import annotations
+
+import ast
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import nn
+from polyfuse.codegen.cpu.patterns.transposed_copies import copy_in_blocks
+from polyfuse.codegen.looptree.nodes import Element, For, Node, Store
+from tests.codegen.cpu.patterns.test_transposed_reads import copy, element
+
+PACKED = copy(element("b", "p", "k", "c"), element("w", "64 * p + c", "k"))
+
+
+def loops(
+    body: Node, *, k: str = "40", between: str | None = "4", columns: str = "64", bind: str | None = None
+) -> For:
+    """for k: for p < 4: for c < 64: body."""
+    zero = ast.Constant(0)
+
+    def end(text: str) -> ast.expr:
+        return ast.parse(text, mode="eval").body
+
+    inner = For("c", zero, end(columns), 1, "vector", body)
+    if between is not None:
+        inner = For("p", zero, end(between), 1, bind, inner)
+    return For("k", zero, end(k), 1, None, inner)
+
+
+def shown(node: Node) -> list[str]:
+    """Loops with their ends, and what the store in them reads."""
+    if isinstance(node, For):
+        return [f"{node.variable} < {ast.unparse(node.high)}", *shown(node.body)]
+    assert isinstance(node, Store)
+    return [", ".join(map(ast.unparse, (*node.target.subscripts, *node.reads[0].subscripts)))]
+
+
+def test_blocks_are_of_a_vectors_lanes_and_the_last_is_what_is_left() -> None:
+    found = copy_in_blocks(loops(PACKED), lambda name: name)
+    assert found is not None
+    assert [shown(part) for part in found.parts] == [
+        ["k_block < 2", "p < 4", "k < 16", "c < 64", "p, 16 * k_block + k, c, 64 * p + c, 16 * k_block + k"],
+        ["p < 4", "k < 8", "c < 64", "p, 32 + k, c, 64 * p + c, 32 + k"],
+    ]
+
+
+def with_indices(store: Store, **indices: str) -> Store:
+    values = {name: ast.parse(text, mode="eval").body for name, text in indices.items()}
+    return Store(store.statement, store.target, store.op, store.body, store.reads, values)
+
+
+SUM = Store("S", PACKED.target, "+=", PACKED.body, PACKED.reads)
+SAME = Element("b", PACKED.reads[0].subscripts[::-1], "float32")
+
+
+@pytest.mark.parametrize(
+    ("what", "rows"),
+    [
+        ("along the columns", loops(copy(PACKED.target, element("w", "k", "64 * p + c")))),
+        ("a sum", loops(SUM)),
+        ("written elsewhere", loops(copy(PACKED.target, SAME))),
+        ("chosen by what is written", loops(copy(PACKED.target, element("w", "b[0, 0, c] + c", "k")))),
+        ("one element for several steps", loops(copy(element("b", "p", "c"), PACKED.reads[0]))),
+        ("an index of what is written", loops(with_indices(PACKED, i="b[0, 0, 0]"))),
+        ("rows of no known number", loops(PACKED, k="n")),
+        ("columns of no known number", loops(PACKED, columns="n")),
+        ("columns that depend on the steps", loops(PACKED, columns="min(64, k)")),
+        ("panels on cores", loops(PACKED, bind="cores")),
+        ("a block already", loops(PACKED, k="16", between=None)),
+    ],
+)
+def test_what_stays_as_it_is(what: str, rows: For) -> None:
+    assert copy_in_blocks(rows, lambda name: name) is None, what
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_values_of_a_product_with_a_transposed_factor(dtype: str) -> None:
+    x, w = nn.input("x", (24, 75), dtype), nn.input("w", (128, 75), dtype)
+    nest = pf.lower(x @ nn.transpose(w))
+    net = pf.compile(nest, target="cpu")
+    rng = np.random.default_rng(1)
+    given = {t.name: rng.integers(-4, 5, t.shape).astype(dtype) for t in nest.inputs}
+    np.testing.assert_array_equal(net(**given), given["x"] @ given["w"].T)
+    assert "load_transposed(" in net.source
