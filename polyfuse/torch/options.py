@@ -8,7 +8,18 @@ from typing import Any, Literal
 
 from polyfuse.errors import BadArgument
 
-COMPILE = ("target", "fuse", "machine", "device", "fast_matmul", "accuracy", "fold", "math", "force")
+COMPILE = (
+    "target",
+    "fuse",
+    "machine",
+    "device",
+    "fast_matmul",
+    "accuracy",
+    "fold",
+    "math",
+    "force",
+    "budget",
+)
 """Options that are arguments of `pf.compile`."""
 
 Fallback = Literal["eager", "error"]

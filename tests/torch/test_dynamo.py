@@ -201,7 +201,9 @@ def test_options() -> None:
     x = torch.randn(3, 4)
     torch._dynamo.reset()
     fast = torch.compile(
-        lambda x: torch.relu(x) @ x.t(), backend=backend, options={"target": "cpu", "fuse": False}
+        lambda x: torch.relu(x) @ x.t(),
+        backend=backend,
+        options={"target": "cpu", "fuse": False, "budget": 5.0},
     )
     assert torch.allclose(fast(x), torch.relu(x) @ x.t(), atol=1e-6)
     torch._dynamo.reset()

@@ -24,7 +24,8 @@ def from_torch(
 
     Parameters and buffers are constants under their torch names with "_" for ".": 0.weight is _0_weight and
     layers.0.weight layers_0_weight. They lie in the same memory as the module's. An executable takes others by
-    `replace_constants`, and those of a `state_dict` by net.replace_constants(nest.arrays_of(model.state_dict())). Truth values are float32, 1 and 0, among the inputs and the outputs.
+    `replace_constants`, and those of a `state_dict` by net.replace_constants(nest.arrays_of(model.state_dict())).
+    Truth values are float32, 1 and 0, among the inputs and the outputs.
 
     Args:
         module: A module in the mode that is wanted (`module.eval()`), or an exported program.
@@ -35,7 +36,8 @@ def from_torch(
         name: The nest's name; the module's class by default.
 
     Returns:
-        The nest, which knows torch's names of its constants. Its inputs have the names of the arguments of `forward`; its outputs are out, or out0, out1, ….
+        The nest, which knows torch's names of its constants. Its inputs have the names of the arguments of `forward`;
+        its outputs are out, or out0, out1, ….
 
     Raises:
         BadArgument: if torch is not installed, the arguments do not fit, or operators are not supported; all are named.

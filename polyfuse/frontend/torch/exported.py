@@ -156,7 +156,34 @@ def _input(name: str, meta: Any, sizes: ReadSize) -> Any:
     return input(name, tuple(map(sizes, meta.shape)), value_type(str(meta.dtype).removeprefix("torch.")))
 
 
-import dataclasses
+def _with_torch_names(
+    nest: Nest, program: torch.export.ExportedProgram, given: Mapping[str, Any]
+) -> TorchNest:
+    """The nest with what became of each tensor of the module's state."""
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    specs = [spec for spec in program.graph_signature.input_specs if spec.target in program.state_dict]
+    by_target = {spec.target: nodes[spec.arg.name] for spec in specs}
+    by_memory = {_memory(program.state_dict[target]): node for target, node in by_target.items()}
+    weights: dict[str, str] = {}
+    folded: dict[str, Any] = {}
+    for target, tensor in program.state_dict.items():
+        node = by_target.get(target) or by_memory.get(_memory(tensor))
+        value = given[node.name] if node is not None else None
+        if isinstance(value, Known) and node is not None and node.users:
+            folded[target] = value.array
+            continue
+        source = value.source if isinstance(value, Value) else None
+        constant = source.name if isinstance(source, Constant) else None
+        weights[target] = constant if constant is not None and constant in nest.constants else ""
+    fields = {one.name: getattr(nest, one.name) for one in dataclasses.fields(nest)}
+    return TorchNest(**fields, weights=weights, folded=folded)
+
+
+def _memory(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """The same for tensors that are one."""
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
 def _folded(node: Node, args: Any, kwargs: Mapping[str, Any]) -> Known | None:
     """Compute a node that reads known tensors and numbers alone; others, and large ones, are left."""
     meta = node.meta.get("val")

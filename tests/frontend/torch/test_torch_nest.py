@@ -62,7 +62,7 @@ def test_what_cannot_be_loaded(model, nest) -> None:
     state = copy.deepcopy(model.state_dict())
     with pytest.raises(BadArgument, match=r"it has no first.bias; net has no bias"):
         nest.arrays_of({("bias" if name == "first.bias" else name): one for name, one in state.items()})
-    with pytest.raises(BadArgument, match="first.weight and second.weight are one tensor in net"):
+    with pytest.raises(BadArgument, match=r"first.weight and second.weight are one tensor in net"):
         nest.arrays_of({**state, "second.weight": torch.zeros(3, 3)})
     with pytest.raises(BadArgument, match=r"places has other values .* make the nest again"):
         nest.arrays_of({**state, "places": torch.tensor([0, 1, 2])})

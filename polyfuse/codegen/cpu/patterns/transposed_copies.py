@@ -20,7 +20,7 @@ from polyfuse.codegen.cpu.patterns.transposed_stores import lies_across
 from polyfuse.codegen.looptree.index import binary, mentions, substituted
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Store
 from polyfuse.codegen.looptree.product import movement
-from polyfuse.ir.tensor import ITEMSIZE
+from polyfuse.ir.number_types import ITEMSIZE
 
 
 def copy_in_blocks(rows: For, unused: Callable[[str], str]) -> Block | None:
@@ -33,9 +33,11 @@ def copy_in_blocks(rows: For, unused: Callable[[str], str]) -> Block | None:
     if store is None or columns is None or not _in_any_order(store, (rows, *between, columns)):
         return None
     across = [read for read in store.reads if lies_across(read, rows, columns)]
-    if not across or not isinstance(rows.low, ast.Constant) or not isinstance(rows.high, ast.Constant):
-        return None
-    low, count = rows.low.value, rows.high.value - rows.low.value
+    match rows.low, rows.high:
+        case ast.Constant(value=int(low)), ast.Constant(value=int(high)) if across:
+            count = high - low
+        case _:
+            return None
     size = VECTOR_BYTES // ITEMSIZE[across[0].dtype]
     if count <= size and not between:
         return None
