@@ -26,7 +26,7 @@ from polyfuse.codegen.cpu.patterns.scalar_promotion import Gathered, gathered
 from polyfuse.codegen.cpu.patterns.stencil_row import reads_several, stencil_row, two_rows
 from polyfuse.codegen.cpu.patterns.tile_epilogue import tile_row
 from polyfuse.codegen.cpu.patterns.tile_init import first_values
-from polyfuse.codegen.cpu.patterns.transposed_copies import copy_in_blocks
+from polyfuse.codegen.cpu.patterns.transposed_copies import copy_in_blocks, copy_in_strips
 from polyfuse.codegen.cpu.patterns.transposed_reads import transposed_reads
 from polyfuse.codegen.cpu.patterns.transposed_stores import transposed_store, whole_tile
 from polyfuse.codegen.cpu.patterns.triangle_border import steps_apart
@@ -152,8 +152,8 @@ def _transposed_reads(p: LoopPrinter, loop: For) -> Lines | None:
 
 
 def _transposed_copy(p: LoopPrinter, loop: For) -> Lines | None:
-    blocks = copy_in_blocks(loop, p.unused)
-    return None if blocks is None else p.lines(blocks)
+    parts = copy_in_blocks(loop, p.unused) or copy_in_strips(loop, p.unused)
+    return None if parts is None else p.lines(parts)
 
 
 def _whole_tile(p: LoopPrinter, loop: For) -> Lines | None:
@@ -252,7 +252,9 @@ CPU_PATTERNS = (
     LoopPattern("rows_abreast", _rows_abreast, "steps that wait for each other: rows side by side on lanes"),
     LoopPattern("transposed_reads", _transposed_reads, "a transposed copy of what is read across memory"),
     LoopPattern(
-        "transposed_copy", _transposed_copy, "a copy across memory in blocks, which transposed reads take"
+        "transposed_copy",
+        _transposed_copy,
+        "a copy across memory in blocks, which transposed reads take, or strips",
     ),
     LoopPattern(
         "whole_tile", _whole_tile, "whole tiles apart from those cut short, so that their stores transpose"

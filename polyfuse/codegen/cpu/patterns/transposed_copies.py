@@ -1,4 +1,4 @@
-"""Copy an array across memory in blocks that transposed reads take: the packing of a transposed factor.
+"""Copy an array across memory in blocks that transposed reads take, or in strips: the packing of a transposed factor.
 
     for k < 256: for p < 4: for c < 64: b[p, k, c] = w[64*p + c, k]
     ->  for k_block < 16: for p < 4: for k < 16: for c < 64: b[p, 16*k_block + k, c] = w[64*p + c, 16*k_block + k]
@@ -19,7 +19,7 @@ from polyfuse.codegen.cpu.patterns.transposed_reads import transposed_reads
 from polyfuse.codegen.cpu.patterns.transposed_stores import lies_across
 from polyfuse.codegen.looptree.index import binary, mentions, substituted
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Store
-from polyfuse.codegen.looptree.product import movement
+from polyfuse.codegen.looptree.product import axis, movement
 from polyfuse.ir.number_types import ITEMSIZE
 
 
@@ -48,7 +48,7 @@ def copy_in_blocks(rows: For, unused: Callable[[str], str]) -> Block | None:
         value = {rows.variable: binary(ast.Add(), at, ast.Name(rows.variable))}
         body = replace(columns, body=_substituted(store, value))
         within = replace(rows, low=ast.Constant(0), high=ast.Constant(steps), body=body)
-        return reduce(lambda inner, loop: replace(loop, body=inner), reversed(between), within)
+        return _around(between, within)
 
     whole, rest = divmod(count, size)
     parts: list[For] = []
@@ -57,6 +57,50 @@ def copy_in_blocks(rows: For, unused: Callable[[str], str]) -> Block | None:
     if rest:
         parts.append(block(ast.Constant(low + whole * size), rest))
     return Block(tuple(parts)) if any(_is_taken(part, unused) for part in parts) else None
+
+
+def copy_in_strips(rows: For, unused: Callable[[str], str]) -> For | None:
+    """The loops of a copy with a vector's lanes of columns at a time, where steps inside go along memory.
+
+    for c < 64: for h < 3: for o < 64: b[c, h, o] = f[o, c, h]
+    ->  for o_strip < 4: for c < 64: for h < 3: for o < 16: b[c, h, 16*o_strip + o] = f[16*o_strip + o, c, h]
+
+    A strip reads as many lines of memory at a time as L1 has ways for at any distance, each whole before the next.
+    """
+    between, columns, store = _loops(rows)
+    if store is None or columns is None or not _in_any_order(store, (rows, *between, columns)):
+        return None
+    size = VECTOR_BYTES // ITEMSIZE[store.target.dtype]
+    match columns.low, columns.high:
+        case ast.Constant(value=0), ast.Constant(value=int(count)) if count > size and count % size == 0:
+            pass
+        case _:
+            return None
+    moved = next((one for one in (_inside(read, rows, between, columns) for read in store.reads) if one), ())
+    if not moved:
+        return None
+    number = ast.Name(unused(f"{columns.variable}_strip"))
+    first = binary(ast.Mult(), ast.Constant(size), number)
+    value = {columns.variable: binary(ast.Add(), first, ast.Name(columns.variable))}
+    lanes = replace(columns, high=ast.Constant(size), body=_substituted(store, value))
+    outside = [loop for loop in (rows, *between) if loop not in moved]
+    strip = For(number.id, ast.Constant(0), ast.Constant(count // size), 1, None, lanes)
+    return _around([*outside, strip, *moved], lanes)
+
+
+def _inside(read: Element, rows: For, between: Sequence[For], columns: For) -> tuple[For, ...]:
+    """The loops that go along memory inside one step of the columns; none if no loop goes along the last axis."""
+    column = axis(read, columns)
+    found = [(loop, movement(read, loop)) for loop in (rows, *between)]
+    if column is None or any(by is None for _, by in found):
+        return ()
+    inside = [(loop, by) for loop, by in found if by and any(by) and not any(by[: column + 1])]
+    return tuple(loop for loop, _ in inside) if any(by[-1] for _, by in inside) else ()
+
+
+def _around(loops: Sequence[For], body: For) -> For:
+    """Loops one in another, outermost first, around a loop."""
+    return reduce(lambda inner, loop: replace(loop, body=inner), reversed(loops), body)
 
 
 def _loops(rows: For) -> tuple[tuple[For, ...], For | None, Store | None]:

@@ -9,7 +9,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import nn
-from polyfuse.codegen.cpu.patterns.transposed_copies import copy_in_blocks
+from polyfuse.codegen.cpu.patterns.transposed_copies import copy_in_blocks, copy_in_strips
 from polyfuse.codegen.looptree.nodes import Element, For, Node, Store
 from tests.codegen.cpu.patterns.test_transposed_reads import copy, element
 
@@ -75,6 +75,48 @@ SAME = Element("b", PACKED.reads[0].subscripts[::-1], "float32")
 )
 def test_what_stays_as_it_is(what: str, rows: For) -> None:
     assert copy_in_blocks(rows, lambda name: name) is None, what
+
+
+FILTERS = copy(element("b", "k", "p", "c"), element("f", "c", "k", "p"))
+PANELS = copy(element("b", "p", "k", "c"), element("f", "64 * p + c", "2 * k"))
+
+
+def test_strips_are_of_a_vectors_lanes_and_stand_inside_panels() -> None:
+    found = copy_in_strips(loops(FILTERS), lambda name: name)
+    assert found is not None
+    elements = "k, p, 16 * c_strip + c, 16 * c_strip + c, k, p"
+    assert shown(found) == ["c_strip < 4", "k < 40", "p < 4", "c < 16", elements]
+    found = copy_in_strips(loops(PANELS), lambda name: name)
+    assert found is not None
+    assert shown(found)[:4] == ["p < 4", "c_strip < 4", "k < 40", "c < 16"]
+
+
+@pytest.mark.parametrize(
+    ("what", "rows"),
+    [
+        ("along the columns", loops(copy(FILTERS.target, element("f", "k", "p", "c")))),
+        (
+            "steps that are further apart than columns",
+            loops(copy(FILTERS.target, element("f", "k", "p", "c", "0"))),
+        ),
+        ("written elsewhere", loops(copy(FILTERS.target, element("b", "c", "k", "p")))),
+        ("a strip already", loops(FILTERS, columns="16")),
+        ("no whole strips", loops(FILTERS, columns="40")),
+        ("columns of no known number", loops(FILTERS, columns="n")),
+    ],
+)
+def test_what_has_no_strips(what: str, rows: For) -> None:
+    assert copy_in_strips(rows, lambda name: name) is None, what
+
+
+def test_values_of_a_convolution_whose_filters_each_call_passes() -> None:
+    x, w = nn.input("x", (1, 5, 6, 7)), nn.input("w", (64, 5, 3, 3))
+    nest = pf.lower(nn.conv2d(x, w, padding=1))
+    net = pf.compile(nest, target="cpu")
+    rng = np.random.default_rng(2)
+    given = {t.name: rng.integers(-4, 5, t.shape).astype("float32") for t in nest.inputs}
+    np.testing.assert_array_equal(net(**given), pf.interpret(nest, given)["out"])
+    assert "_strip" in net.source
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
