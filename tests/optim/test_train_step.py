@@ -53,7 +53,15 @@ def adam(
         (optim.Adam(0.1, betas=(0.5, 0.9), weight_decay=0.1), adam((0.5, 0.9), 0.1, apart=False)),
         (optim.AdamW(0.1), adam((0.9, 0.999), 0.01, apart=True)),
     ],
-    ids=str,
+    ids=[
+        "SGD",
+        "SGD with decay",
+        "momentum",
+        "Nesterov with decay",
+        "Adam",
+        "Adam with decay",
+        "AdamW",
+    ],
 )
 def test_optimizers(optimizer: Optimizer, steps: Callable[..., Iterator[Array]]) -> None:
     rng = np.random.default_rng(1)
