@@ -9,13 +9,10 @@ has a process of its own, which is given up after so many seconds for each of th
 
 from __future__ import annotations
 
-import os
-
-os.environ.update(NUMBA_NUM_THREADS="1")  # before numba loads
-
 import argparse
 import math
 import multiprocessing
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -27,6 +24,7 @@ import numpy as np
 
 import polyfuse as pf
 from benchmarks import results
+from benchmarks.fresh import with_threads
 from benchmarks.options import some_of
 from papers.polybench import KERNELS
 from polyfuse.rewrite import reverse
@@ -54,6 +52,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=results.FOLDER, help="folder for the results")
     parser.add_argument("--resume", action="store_true", help="keep what today's files of this commit have")
     options = parser.parse_args()
+    os.environ.update(with_threads(1))  # numba reads it where the kernels' processes load it
     run = results.Run.begin(options.out, "gradients", pf.measure.environment(), options.resume)
     for name in [name for name in options.kernels if name not in {row["kernel"] for row in run.rows}]:
         row = {"kernel": name, **within(options.seconds, checked, name)}
