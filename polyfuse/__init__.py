@@ -45,7 +45,7 @@ _HOME = {
     "Trials": "polyfuse.tune",
     "ValidationFailure": "polyfuse.errors",
     "Violation": "polyfuse.ir",
-    "compare": "polyfuse.compare",
+    "compare": "polyfuse.workbench.compare",
     "compile": "polyfuse.compiler",
     "cost": "polyfuse.strategy.cost.price",
     "einsum": "polyfuse.frontend",
@@ -56,11 +56,11 @@ _HOME = {
     "jvp": "polyfuse.rewrite.gradient",
     "lower": "polyfuse.nn",
     "nest": "polyfuse.frontend",
-    "program": "polyfuse.programs",
+    "program": "polyfuse.workbench.programs",
     "scalar": "polyfuse.nn.scalar_functions",
     "statement": "polyfuse.ir",
     "train_step": "polyfuse.optim",
-    "verdict": "polyfuse.verdict",
+    "verdict": "polyfuse.workbench.verdict",
     "vjp": "polyfuse.rewrite.gradient",
 }
 _SUBMODULES = {"bilinear", "measure", "nn", "optim", "rewrite", "show"}
@@ -77,7 +77,6 @@ if TYPE_CHECKING:
     from polyfuse import optim as optim
     from polyfuse import rewrite as rewrite
     from polyfuse import show as show
-    from polyfuse.compare import compare as compare
     from polyfuse.compiler import Executable as Executable
     from polyfuse.compiler import compile as compile
     from polyfuse.errors import BadArgument as BadArgument
@@ -115,14 +114,15 @@ if TYPE_CHECKING:
     from polyfuse.nn import lower as lower
     from polyfuse.nn.scalar_functions import scalar as scalar
     from polyfuse.optim import train_step as train_step
-    from polyfuse.programs import program as program
     from polyfuse.rewrite.gradient import grad as grad
     from polyfuse.rewrite.gradient import jvp as jvp
     from polyfuse.rewrite.gradient import vjp as vjp
     from polyfuse.schedule import Schedule as Schedule
     from polyfuse.strategy.cost.price import cost as cost
     from polyfuse.tune import Trials as Trials
-    from polyfuse.verdict import verdict as verdict
+    from polyfuse.workbench.compare import compare as compare
+    from polyfuse.workbench.programs import program as program
+    from polyfuse.workbench.verdict import verdict as verdict
 
 
 def __getattr__(name: str) -> Any:

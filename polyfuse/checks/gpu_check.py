@@ -24,7 +24,7 @@ from polyfuse.checks.cuda_cases import CASES, TOLERANCE
 from polyfuse.checks.side_by_side import side_by_side
 from polyfuse.errors import BadArgument, TargetUnavailable, quantity
 from polyfuse.runtime.cuda.driver import Gpu, missing
-from polyfuse.terminal import Terminal
+from polyfuse.workbench.terminal import Terminal
 
 RESULTS = Path("benchmarks/results")
 SM_90 = (9, 0)

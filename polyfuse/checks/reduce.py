@@ -38,7 +38,7 @@ from polyfuse.interpret import interpret
 from polyfuse.ir import Nest
 from polyfuse.ir.gather import rows_of
 from polyfuse.ir.sizes import extent
-from polyfuse.terminal import Terminal
+from polyfuse.workbench.terminal import Terminal
 
 SIZE = 5
 """The value of every symbolic size that the options do not name."""

@@ -23,7 +23,7 @@ from polyfuse import measure
 from polyfuse.checks.gpu_check import RESULTS, Run
 from polyfuse.errors import BadArgument, TargetUnavailable
 from polyfuse.runtime.cuda.driver import missing
-from polyfuse.terminal import Terminal
+from polyfuse.workbench.terminal import Terminal
 
 TOOLS = ("memcheck", "racecheck")
 

@@ -10,7 +10,7 @@ def main() -> None:
     if "numpy" not in sys.modules:
         os.environ.pop("OPENBLAS_CORETYPE", None)
     from polyfuse.cli.app import app
-    from polyfuse.terminal import errors_as_messages
+    from polyfuse.workbench.terminal import errors_as_messages
 
     with errors_as_messages():
         app()

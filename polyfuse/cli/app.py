@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from polyfuse.cli.early_checks import existing, known_machine, schedule_file
-from polyfuse.terminal import Terminal
+from polyfuse.workbench.terminal import Terminal
 
 app = typer.Typer(
     help="Compile affine loop nests into checked, fused kernels.",
@@ -269,7 +269,7 @@ def explore(
 ) -> None:
     """Compile a nest or a model, and write the explorer: one HTML file that needs no server and no network."""
     from polyfuse.cli.compiling import compiled
-    from polyfuse.terminal import writing
+    from polyfuse.workbench.terminal import writing
 
     terminal = Terminal()
     net = compiled(terminal, file, target, machine, device, batch, features, fuse)

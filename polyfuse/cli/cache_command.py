@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from polyfuse.errors import BadArgument
 from polyfuse.runtime.store.cache import store_here
 from polyfuse.runtime.store.store import Store
-from polyfuse.terminal import Terminal
+from polyfuse.workbench.terminal import Terminal
 
 MIB = 2**20
 

@@ -11,8 +11,8 @@ from polyfuse.compiler import compile
 from polyfuse.errors import quantity
 from polyfuse.runtime.executable import Executable
 from polyfuse.strategy.explanation import Explanation
-from polyfuse.terminal import Terminal, writing
 from polyfuse.tune import Trials
+from polyfuse.workbench.terminal import Terminal, writing
 
 
 def compiled(

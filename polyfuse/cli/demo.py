@@ -19,7 +19,7 @@ from polyfuse.errors import PolyfuseError, quantity
 from polyfuse.ir import Nest
 from polyfuse.runtime.cuda.driver import available
 from polyfuse.runtime.executable import Executable
-from polyfuse.terminal import Terminal
+from polyfuse.workbench.terminal import Terminal
 
 T = TypeVar("T")
 

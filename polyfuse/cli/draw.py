@@ -13,7 +13,7 @@ from polyfuse.schedule import Schedule
 from polyfuse.show import dependence_graph, dependence_plot, domain_plot, latex, tree_picture
 from polyfuse.show.optional import need
 from polyfuse.show.pages import page
-from polyfuse.terminal import writing
+from polyfuse.workbench.terminal import writing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,7 +13,7 @@ from polyfuse.cli.checkout import ROOT, module, present
 from polyfuse.errors import BadArgument, TargetUnavailable
 from polyfuse.runtime.cuda.driver import missing
 from polyfuse.runtime.store.cache import store_here
-from polyfuse.terminal import Terminal
+from polyfuse.workbench.terminal import Terminal
 
 
 def run_bench(

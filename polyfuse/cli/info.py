@@ -6,7 +6,7 @@ from polyfuse import measure
 from polyfuse.machine import PRESETS, Machine
 from polyfuse.runtime.cuda.driver import missing
 from polyfuse.runtime.store.files import cache_directory
-from polyfuse.terminal import Terminal
+from polyfuse.workbench.terminal import Terminal
 
 
 def show_info(terminal: Terminal) -> None:

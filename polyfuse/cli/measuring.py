@@ -10,7 +10,7 @@ from polyfuse.cli.draw import numbers
 from polyfuse.errors import BadArgument
 from polyfuse.runtime.executable import Executable
 from polyfuse.runtime.samples import drawn
-from polyfuse.terminal import Terminal, writing
+from polyfuse.workbench.terminal import Terminal, writing
 
 
 def show_profile(terminal: Terminal, net: Executable, sizes: list[str], turns: int, seed: int) -> None:

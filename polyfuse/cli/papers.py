@@ -16,7 +16,7 @@ from pathlib import Path
 
 from polyfuse.cli.checkout import ROOT, module, present
 from polyfuse.errors import BadArgument
-from polyfuse.terminal import Terminal
+from polyfuse.workbench.terminal import Terminal
 
 FOLDER = ROOT / "papers"
 

@@ -19,7 +19,7 @@ from polyfuse.machine import Machine
 from polyfuse.schedule.step import VERBS
 from polyfuse.show.explorer import explored
 from polyfuse.strategy.next_steps import next_steps
-from polyfuse.verdict import verdict
+from polyfuse.workbench.verdict import verdict
 
 MOST_STEPS, LONGEST = 10_000, 4_000_000
 """The most steps of a request, and the most characters of its line."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from polyfuse.viewed import Viewed
+from polyfuse.errors.viewed import Viewed
 
 
 @dataclass(frozen=True)

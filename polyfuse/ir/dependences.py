@@ -26,10 +26,10 @@ from typing import TypeVar
 import islpy as isl
 
 from polyfuse.errors import quantity
+from polyfuse.errors.viewed import Viewed
 from polyfuse.ir.access import Access
 from polyfuse.ir.statement import Statement
 from polyfuse.sets import coalesced, maps_of, meeting, tuple_names, union_map
-from polyfuse.viewed import Viewed
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -16,6 +16,7 @@ import numpy as np
 from polyfuse.errors import BudgetExceeded, quantity
 from polyfuse.errors.budget import within
 from polyfuse.errors.proving import proving
+from polyfuse.errors.viewed import Viewed, shorter
 from polyfuse.ir.access import Access
 from polyfuse.ir.check import check
 from polyfuse.ir.dependences import (
@@ -33,7 +34,6 @@ from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Leaf, Loop, Tree, dates, restrict, sequence, statements
 from polyfuse.sets import dim_names, dimension
-from polyfuse.viewed import Viewed, shorter
 
 DEPENDENCE_OPERATIONS = 60_000, 20_000
 """isl operations for a nest's dependences: for any nest, and for each access of its statements.

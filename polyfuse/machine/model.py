@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Literal, Self
 
 from polyfuse.errors import TargetUnavailable
+from polyfuse.errors.viewed import Viewed
 from polyfuse.ir.precision import Math
 from polyfuse.machine.gpu_limits import Gpu, limits_of
 from polyfuse.machine.levels import UNBOUNDED, GiB, KiB, Level, MiB, size_text
 from polyfuse.machine.linux_cpu import linux_cpu, usable_cores
 from polyfuse.machine.rates import MESH, ZEN, ZEN4, Exposed, Rates
-from polyfuse.viewed import Viewed
 
 Kind = Literal["cpu", "cuda"]
 

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from polyfuse.errors import BadArgument, IllegalRewrite, IllegalSchedule, InvalidSchedule, PolyfuseError
+from polyfuse.errors.viewed import Viewed
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest import Nest
 from polyfuse.schedule.files import read_steps, to_json
 from polyfuse.schedule.proven import Proven
 from polyfuse.schedule.rewriting import REWRITE, REWRITES, history, rewritten
 from polyfuse.schedule.step import Step
-from polyfuse.viewed import Viewed
 
 E = TypeVar("E", bound=Proven)
 

@@ -15,6 +15,7 @@ from typing import Literal
 from polyfuse.errors import IllegalSchedule, InvalidSchedule, quantity
 from polyfuse.errors.proving import each_proving
 from polyfuse.errors.refusals import Violation
+from polyfuse.errors.viewed import shorter
 from polyfuse.ir.precision import Math
 from polyfuse.ir.tree import Loop, loops_around, parts
 from polyfuse.layouts import Layout
@@ -31,7 +32,6 @@ from polyfuse.schedule.editing import Edited
 from polyfuse.schedule.promote import pack as packing
 from polyfuse.schedule.promote import promotion
 from polyfuse.schedule.step import VERBS, Step, beside_defaults
-from polyfuse.viewed import shorter
 
 Form = Literal["tree", "yaml", "c", "python"]
 

@@ -10,12 +10,12 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element, SubElement
 
+from polyfuse.errors.viewed import equal_but_for_numbers
 from polyfuse.ir.form import form_of
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.nest_text import body_text
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, loops
 from polyfuse.schedule.binding import extent
-from polyfuse.viewed import equal_but_for_numbers
 
 
 @dataclass(frozen=True)

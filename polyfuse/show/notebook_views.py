@@ -1,7 +1,7 @@
 """Display LaTeX and Figures in notebooks.
 
-Nests, schedules and other values show themselves as HTML (`polyfuse.viewed`). What is here is registered with IPython
-by type.
+Nests, schedules and other values show themselves as HTML (`polyfuse.errors.viewed`). What is here is registered with
+IPython by type.
 """
 
 from __future__ import annotations

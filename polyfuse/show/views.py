@@ -9,6 +9,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from polyfuse.errors import quantity
 from polyfuse.errors.refusals import Violation
+from polyfuse.errors.viewed import equal_but_for_numbers, shorter
 from polyfuse.ir.dependences import Dependences
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Sequence
@@ -23,7 +24,6 @@ from polyfuse.strategy.plan import Plan
 from polyfuse.strategy.remarks import Remark
 from polyfuse.strategy.tuning_trials import Tuning
 from polyfuse.strategy.why_not_fused import FusionAnswer
-from polyfuse.viewed import equal_but_for_numbers, shorter
 
 
 def view(value: object) -> str:

@@ -12,9 +12,9 @@ from typing import Any, Self
 
 from polyfuse.errors import BadArgument, quantity
 from polyfuse.errors.refusals import Instance, Violation
+from polyfuse.errors.viewed import Viewed, equal_but_for_numbers, shorter
 from polyfuse.measure import duration
 from polyfuse.strategy.remarks import Reason, Remark
-from polyfuse.viewed import Viewed, equal_but_for_numbers, shorter
 
 WIDTH, SCREEN = 150, 40
 """Letters of a line and lines of a summary."""

@@ -8,12 +8,12 @@ from warnings import warn
 
 from polyfuse.analysis.once import once
 from polyfuse.errors import quantity
+from polyfuse.errors.viewed import Viewed
 from polyfuse.ir import Violation
 from polyfuse.machine import Machine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.roofline import KernelCost, microseconds
 from polyfuse.strategy.remarks import Reason, Remark
-from polyfuse.viewed import Viewed
 
 
 @dataclass(frozen=True)

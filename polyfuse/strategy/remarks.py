@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from polyfuse.errors.refusals import Violation
+from polyfuse.errors.viewed import Viewed, shorter
 from polyfuse.measure import duration
-from polyfuse.viewed import Viewed, shorter
 
 
 class Reason(Enum):

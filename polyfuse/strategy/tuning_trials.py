@@ -13,8 +13,8 @@ from itertools import accumulate
 from statistics import StatisticsError, correlation
 
 from polyfuse.errors import quantity
+from polyfuse.errors.viewed import Viewed
 from polyfuse.measure import duration
-from polyfuse.viewed import Viewed
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import islpy as isl
 
 from polyfuse.errors import BadArgument, IllegalSchedule, InvalidSchedule
 from polyfuse.errors.refusals import Violation
+from polyfuse.errors.viewed import Viewed
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Loop, statements
 from polyfuse.machine import Machine
@@ -17,7 +18,6 @@ from polyfuse.measure import duration
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.price import cost
 from polyfuse.strategy.pipeline import plan_for
-from polyfuse.viewed import Viewed
 
 
 @dataclass(frozen=True)

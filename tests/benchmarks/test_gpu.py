@@ -19,7 +19,7 @@ from benchmarks.gpu.parts import CAPTURED, GRID, OURS, PARTS, Chosen, Part, Subj
 from benchmarks.gpu.subject import COPY, figures
 from polyfuse.cli.gpu_bench import run_bench
 from polyfuse.errors import BadArgument, TargetUnavailable
-from polyfuse.terminal import Terminal
+from polyfuse.workbench.terminal import Terminal
 
 pytest.importorskip("cuda.core")
 pytest.importorskip("numba.cuda")

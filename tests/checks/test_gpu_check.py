@@ -20,7 +20,7 @@ from polyfuse.checks.cuda_cases import CASES, TOLERANCE, Case
 from polyfuse.checks.gpu_check import Run
 from polyfuse.errors import BadArgument, TargetUnavailable
 from polyfuse.runtime.cuda.runner import build_kernels
-from polyfuse.terminal import Terminal
+from polyfuse.workbench.terminal import Terminal
 
 pytest.importorskip("cuda.core")
 pytest.importorskip("numba.cuda")

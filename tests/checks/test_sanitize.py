@@ -12,7 +12,7 @@ from polyfuse.checks import sanitize
 from polyfuse.checks.gpu_check import Run
 from polyfuse.checks.sanitize import FOUND, run_sanitized
 from polyfuse.errors import BadArgument, TargetUnavailable
-from polyfuse.terminal import Terminal
+from polyfuse.workbench.terminal import Terminal
 
 TOOL = """#!/bin/sh
 # writes down what it is asked, and finds something where it is racecheck

@@ -17,7 +17,7 @@ from polyfuse.cli import demo
 from polyfuse.cli.app import app
 from polyfuse.cli.load import load_nest
 from polyfuse.errors import BadArgument
-from polyfuse.terminal import Terminal
+from polyfuse.workbench.terminal import Terminal
 
 MODEL = """
 from polyfuse import nn

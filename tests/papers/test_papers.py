@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from polyfuse.cli import papers
 from polyfuse.cli.app import app
 from polyfuse.errors import BadArgument
-from polyfuse.terminal import Terminal
+from polyfuse.workbench.terminal import Terminal
 
 PAPERS = papers.papers_in(papers.FOLDER)
 

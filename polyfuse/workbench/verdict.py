@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import Any, get_type_hints
 
-from polyfuse.compare import compare
 from polyfuse.errors import (
     IllegalRewrite,
     IllegalSchedule,
@@ -28,6 +27,7 @@ from polyfuse.schedule.files import read_step
 from polyfuse.schedule.step import VERBS, Step
 from polyfuse.strategy.cost.price import cost
 from polyfuse.strategy.next_steps import taken
+from polyfuse.workbench.compare import compare
 
 
 @dataclass(frozen=True)
