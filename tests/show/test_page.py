@@ -38,7 +38,7 @@ def test_the_images_are_what_the_page_draws(
         for block in blocks(text):
             exec(block.code, space)
     drawn = sorted(path.name for path in tmp_path.glob("*.svg"))
-    assert drawn == sorted(re.findall(r"\(seeing/(.*?)\)", text))
+    assert drawn == sorted(re.findall(r"\(seeing/(.*?\.svg)\)", text))
     for name in drawn:
         if request.config.getoption("--update-golden"):
             IMAGES.mkdir(exist_ok=True)

@@ -100,7 +100,7 @@ def movement(element: Element, loop: For) -> tuple[int, ...] | None:
 def axis(element: Element, loop: For) -> int | None:
     """The one subscript that steps with a loop, by one element; None if none does, or not one alone."""
     moved = movement(element, loop)
-    if moved is None or sorted(moved)[:-1] != [0] * (len(moved) - 1) or max(moved) != 1:
+    if not moved or sorted(moved)[:-1] != [0] * (len(moved) - 1) or max(moved) != 1:
         return None
     return moved.index(1)
 

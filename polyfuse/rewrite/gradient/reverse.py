@@ -144,6 +144,7 @@ def grad(nest: Nest, wrt: Names = None, *, values: bool = False, unreached: Unre
     return reverse(nest, wrt, outputs, values=values, seeded=True, unreached=unreached).nest
 
 
+@proving("the rewrite reverse")
 def reverse(
     nest: Nest,
     wrt: Names = None,

@@ -131,4 +131,7 @@ def _temporaries(found: Json) -> Temporaries:
 
 
 def _tensors(found: list[Json]) -> tuple[Tensor, ...]:
-    return tuple(Tensor(**{**all_of(Tensor, one), "shape": tuple(one["shape"])}) for one in found)
+    return tuple(
+        Tensor(**{**all_of(Tensor, one), "shape": tuple(one["shape"]), "below": tuple(one["below"])})
+        for one in found
+    )
