@@ -287,7 +287,8 @@ def put_in_place(change: Change, file: Path) -> bool:
     alive = [
         one
         for one in gc.get_objects()
-        if type(one) is FunctionType and one.__code__.co_filename == str(file)  # isinstance asks dead proxies too
+        if type(one) is FunctionType
+        and one.__code__.co_filename == str(file)  # isinstance asks dead proxies too
     ]
     changed = False
     for function in alive:
