@@ -32,7 +32,7 @@ from polyfuse.rewrite import reverse
 Array = np.ndarray[Any, Any]
 
 STEP = 1e-6
-"""Of the differences: what they leave out is about its square."""
+"""The step of the central differences, whose truncation error grows with its square."""
 
 ENOUGH = 1e-5
 """The largest error of a right gradient, of the derivative or of 1."""
@@ -142,7 +142,7 @@ def in_turns(*calls: Callable[[], None]) -> tuple[float, ...]:
 
 
 def within(seconds: float, step: Callable[[str], dict[str, Any]], name: str) -> dict[str, Any]:
-    """What a step finds in a process of its own; that it took longer, or its error."""
+    """Return a step's row from a process of its own, or a row with its time-out or its error."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
     process = context.Process(target=_reported, args=(step, name, there))

@@ -116,4 +116,4 @@ ANSWERS: Mapping[str, Callable[[Nest, Machine, Mapping[str, Any]], dict[str, Any
     "next": _next,
     "explore": _explore,
 }
-"""What a request may ask for: `do`."""
+"""The commands that a request may name in its field `do`."""

@@ -1,4 +1,4 @@
-"""What importers of graphs share: refused nodes, results that are not computed, operands in the type of a result."""
+"""Shared by the torch and ONNX importers: errors for refused nodes, unused results, conversion of operands."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType, Tensor
-from polyfuse.ir.number_types import computed_in
+from polyfuse.ir.number_types import is_real
 from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.sizes import Shape, Size, broadcast, divisor_text
 
@@ -253,7 +253,7 @@ def initial(op: str, dtype: DType) -> str:
     >>> initial("max=", "float32"), initial("max=", "int32"), initial("+=", "int64")
     ('-inf', '-2147483647 - 1', '0')
     """
-    if computed_in(dtype).startswith("float"):
+    if is_real(dtype):
         return INITIAL[op]
     if op in ("+=", "*="):
         return INITIAL[op].removesuffix(".0")

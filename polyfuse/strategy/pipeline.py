@@ -330,8 +330,8 @@ def _not_granted(wish: Wish, names: tuple[str, ...], plan: Plan) -> str:
     return f"{line}, or none that goes with what else was forced, or was found cheaper"
 
 
-KEPT_AS_WRITTEN = "the order as written is kept, with no loop changed"
-"""The start of the remark on a plan that was given up."""
+GIVEN_UP = "schedule"
+"""The pass that the remark on a plan names where isl found none within its limit."""
 
 
 def as_written(nest: Nest, machine: Machine, why: str) -> Plan:
@@ -341,6 +341,6 @@ def as_written(nest: Nest, machine: Machine, why: str) -> Plan:
     groups = tuple(
         Group(statements(part), cost) for part, cost in zip(parts(schedule.tree), costs, strict=True)
     )
-    kept = f"{KEPT_AS_WRITTEN}: {why}"
-    remark = refused("schedule", schedule.nest.order.names, Reason.BUDGET, kept)
+    kept = f"the order as written is kept, with no loop changed: {why}"
+    remark = refused(GIVEN_UP, schedule.nest.order.names, Reason.BUDGET, kept)
     return Plan(schedule, (), groups, machine, (remark,))

@@ -24,7 +24,7 @@ from polyfuse.frontend.torch.arrays import array_of
 from polyfuse.ir import Nest
 from polyfuse.ir.sizes import check_sizes
 from polyfuse.runtime.executable import Executable
-from polyfuse.strategy.pipeline import KEPT_AS_WRITTEN
+from polyfuse.strategy.pipeline import GIVEN_UP
 from polyfuse.torch.nests import NotImported, is_fixed, nest_of, outputs, placeholders, sized
 from polyfuse.torch.options import Options
 from polyfuse.torch.record import Region
@@ -181,7 +181,7 @@ class Compiled(torch.nn.Module):
             known = set(map(str, values_of(self._metas, self._metas)))
             if missing := ", ".join(sorted(set(made.nest.params) - known)):
                 raise NotImported(f"the sizes {missing} are those of no argument")
-            if KEPT_AS_WRITTEN in made.executable.explain():
+            if any(one.pass_ == GIVEN_UP for one in made.executable.explain().remarks):
                 raise NotImported("no plan was found for all sizes at once")
             self._general = made
         except PolyfuseError as error:

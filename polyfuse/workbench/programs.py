@@ -74,7 +74,8 @@ class Piece:
     python: FunctionType
     options: Mapping[str, Any]
     numbers: tuple[tuple[str, ...], ...] = ()
-    compiled: dict[Any, Executable | None] = field(default_factory=dict)
+    compiled: dict[Any, Executable] = field(default_factory=dict)
+    refused: dict[Any, str] = field(default_factory=dict)
     remarks: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, *args: Any) -> Any:
@@ -96,22 +97,20 @@ class Piece:
             return None
         outside = (_outer_value(self.python, name) for name in self.numbers)
         key = kind_of(args), tuple((type(one), one) for one in outside if isinstance(one, _NUMBER))
-        if key not in self.compiled:
-            if len(self.compiled) == MOST:
+        if key not in self.compiled and key not in self.refused:
+            if len(self.compiled) + len(self.refused) == MOST:
                 self._remark(f"by Python: it is compiled for {MOST} kinds of arguments already")
                 return None
             try:
                 self.compiled[key] = compile_nest(self.python, example=args, **self.options)
             except PolyfuseError as error:
-                self.compiled[key] = None
-                self._remark(f"by Python: {_first_line(error)}", 0)
-        if self.compiled[key] is None:
-            refusal = next((text for text in self.remarks if text.startswith("by Python")), "by Python")
-            self._remark(refusal)
-        return self.compiled[key]
+                self.refused[key] = f"by Python: {_first_line(error)}"
+        if key in self.refused:
+            self._remark(self.refused[key])
+        return self.compiled.get(key)
 
-    def _remark(self, text: str, times: int = 1) -> None:
-        self.remarks[text] = self.remarks.get(text, 0) + times
+    def _remark(self, text: str) -> None:
+        self.remarks[text] = self.remarks.get(text, 0) + 1
 
     def __str__(self) -> str:
         """The piece's lines, and how it ran."""

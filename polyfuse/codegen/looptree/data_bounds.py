@@ -58,7 +58,7 @@ class Bound:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What makes two bounds the same."""
+        """The text by which two bounds are compared."""
         return self.kind.__name__, ast.unparse(self.rest), ast.unparse(self.load)
 
 

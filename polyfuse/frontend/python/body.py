@@ -143,7 +143,7 @@ class Body:
 
     @contextmanager
     def _apart(self) -> Iterator[None]:
-        """What is read inside does not make the result's type: operands of comparisons, and of conversions."""
+        """Read operands of comparisons and conversions without letting their types decide the result's type."""
         kept = set(self.leaves), self.fractional, self.integral, set(self.types)
         yield
         self.leaves, self.fractional, self.integral, self.types = kept

@@ -16,7 +16,7 @@ from typing import Literal
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Tensor
-from polyfuse.ir.number_types import computed_in
+from polyfuse.ir.number_types import is_real
 from polyfuse.ir.whole import is_whole, whole
 from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.operations import Operation
@@ -160,9 +160,7 @@ class Pad(Operation):
             for name, size, (before, behind) in zip(names, extents(x), self.widths, strict=True)
             if before or behind
         ]
-        size = (
-            repr(abs(self.value)) if computed_in(out.dtype).startswith("float") else str(abs(int(self.value)))
-        )
+        size = repr(abs(self.value)) if is_real(out.dtype) else str(abs(int(self.value)))
         value = f"-{size}" if self.value < 0 else size
         every = dict(zip(names, extents(out), strict=True))
         to.assign(f"edge{n}", every, f"{element(out, names)} = {value}", [f"({' or '.join(around)})"])

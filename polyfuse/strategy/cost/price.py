@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from polyfuse.analysis.once import once
+from polyfuse.analysis.storage import BLOCKS
 from polyfuse.errors import BadArgument, InvalidSchedule, quantity
 from polyfuse.errors.proving import proving
 from polyfuse.ir.tree import ON_CORES, Tree, loops, parts, statements
@@ -148,7 +149,7 @@ def _check_priced(part: Tree, machine: Machine, named: bool) -> None:
             raise InvalidSchedule(
                 f"cost: the kernel of {names} is on a CPU's cores, and {machine.name} is a GPU"
             )
-        if not any(place.startswith("block") for place in on_gpu):
+        if not any(place in BLOCKS for place in on_gpu):
             raise InvalidSchedule(
                 f"cost: the kernel of {names} has no loop on blocks, so that one thread of {machine.name} runs it, "
                 "which is not priced: bind a loop to block.x"

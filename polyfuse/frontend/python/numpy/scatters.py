@@ -25,12 +25,12 @@ UPDATES: Mapping[np.ufunc, ast.operator | str] = {
     np.maximum: "max",
     np.minimum: "min",
 }
-"""What an update does: an operator, or a function of the old and the new value."""
+"""The operation of an update: an operator, or a function of the old and the new value."""
 
 FORM = "np.add.at(x, idx, w), also of subtract, multiply, maximum and minimum, with arrays of integers idx"
 
 AT_PLACES = "np.add.at(x, idx, w), which adds to places that occur twice, too"
-"""What stands for x[idx] += w in messages."""
+"""How messages write the update x[idx] += w."""
 
 
 def updated_at(
