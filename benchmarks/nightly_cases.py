@@ -3,7 +3,8 @@
     python -m pytest -n 2 --dist worksteal -p benchmarks.nightly_cases          runs every test, writes build/nightly/
     python -m benchmarks.nightly_cases [--short SECONDS] [--dear SECONDS]       reads it, writes tests/nightly.txt
 
-The first needs `coverage`, which is no part of the dev extra. A case runs daily if
+The first needs `coverage`, which is no part of the dev extra; with `-m "not nightly"` it runs daily cases alone, and
+the second then adds to the list what no longer has to be daily. A case runs daily if
 
     it is short              it takes less CPU time than --short,
     or stands for others     it is the shortest case of its test function, and takes less than --dear or is in ALWAYS,
@@ -28,24 +29,39 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.nightly import LIST, function_of
+from tests.support.nightly import LIST, function_of, listed
 
 ROOT = Path(__file__).parents[1]
 MEASURED = ROOT / "build" / "nightly"
 
-SHORT = 0.2
+SHORT = 0.1
 DEAR = 2.0
 
 ALWAYS = (
+    "tests/codegen/cpu/test_parallel.py::test_joined_layers_compute_what_they_do_apart",
     "tests/codegen/lowering/test_partition_loops.py::test_random_schedules_with_full_tiles_apart",
+    "tests/codegen/test_operator_types.py::test_each_operator_has_the_type_that_other_rules_give_it",
     "tests/codegen/test_seams.py::test_each_of_them_is_needed",
     "tests/codegen/test_seams.py::test_few_modules_know_numba_cuda",
+    "tests/docs/test_extending.py::test_the_diffs_apply_and_what_they_add_works",
+    "tests/frontend/onnx/test_from_onnx.py::test_one_compile_serves_every_batch",
+    "tests/frontend/python/numpy/test_types.py::test_operations_on_the_cpu",
+    "tests/random/test_random_plans.py::test_random_plans",
     "tests/random/test_random_programs.py::test_random_verbs_on_random_programs",
+    "tests/rewrite/gradient/test_reverse.py::test_a_compiled_gradient_of_loops",
     "tests/runtime/cpu/test_fork.py::test_one_that_is_forked_before_any_kernel_starts_its_own_threads",
     "tests/runtime/store/test_cache.py::test_a_second_process_loads_it_and_unpickles_nothing",
+    "tests/runtime/store/test_store.py::test_many_processes_at_once",
+    "tests/runtime/test_executable.py::test_fused_layers_of_one_shape_are_one_code_and_three_launches",
+    "tests/schedule/test_rewriting.py::test_a_network_with_batch_norm_compiles_by_its_own_schedule",
     "tests/strategy/cpu/gemm/test_schedule.py::test_any_product_equals_the_oracle",
     "tests/strategy/cuda/gemm/test_warp_specialized.py::test_nothing_reads_sums_before_the_wait_for_them",
+    "tests/strategy/passes/test_wavefront.py::test_machine_code_computes_what_the_oracle_does",
+    "tests/strategy/test_force.py::test_a_pass_that_compares_plans_is_taken_or_left_out",
+    "tests/strategy/test_force.py::test_what_is_forced_is_in_the_cache_key",
+    "tests/strategy/test_targets_apart.py::test_a_plan_stays_in_its_targets_folder",
     "tests/test_called_back.py::test_isl_is_given_no_function_that_could_raise",
+    "tests/tune/test_search.py::test_the_executable_has_the_best_schedule",
 )
 """Dear test functions whose shortest case runs daily, because no shorter one asks what they ask."""
 
@@ -123,7 +139,8 @@ def main() -> None:
     options = parser.parse_args()
     found = tuple(measured(MEASURED))
     daily = chosen(found, options.short, options.dear)
-    LIST.write_text(as_text((each.case for each in found), daily), encoding="utf-8")
+    kept = still_listed(LIST.read_text(encoding="utf-8"), {each.case for each in found})
+    LIST.write_text(as_text([*(each.case for each in found), *kept], daily), encoding="utf-8")
     for what, some in (("all", found), ("daily", [each for each in found if each.case in daily])):
         lines = len(frozenset().union(*(each.lines for each in some)))
         print(
@@ -175,6 +192,20 @@ def chosen(found: tuple[Measured, ...], short: float, dear: float) -> frozenset[
             kept.add(case)
             covered |= known[case].lines
     return frozenset(kept)
+
+
+def still_listed(text: str, found: Container[str]) -> list[str]:
+    """The cases, and functions listed whole, of the list's text that were not measured: they stay listed.
+
+    >>> still_listed("tests/test_a.py::test_one\\n    3\\n    4\\n", {"tests/test_a.py::test_one[3]"})
+    ['tests/test_a.py::test_one[4]']
+    """
+    named = (
+        f"{function}[{each}]" if each else function
+        for function, cases in listed(text).items()
+        for each in sorted(cases) or [""]
+    )
+    return [case for case in named if case not in found]
 
 
 def as_text(cases: Iterable[str], daily: Container[str]) -> str:
