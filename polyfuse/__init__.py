@@ -45,6 +45,7 @@ _HOME = {
     "Trials": "polyfuse.tune",
     "ValidationFailure": "polyfuse.errors",
     "Violation": "polyfuse.ir",
+    "bounds": "polyfuse.workbench.bounds",
     "compare": "polyfuse.workbench.compare",
     "compile": "polyfuse.compiler",
     "cost": "polyfuse.strategy.cost.price",
@@ -120,6 +121,7 @@ if TYPE_CHECKING:
     from polyfuse.schedule import Schedule as Schedule
     from polyfuse.strategy.cost.price import cost as cost
     from polyfuse.tune import Trials as Trials
+    from polyfuse.workbench.bounds import bounds as bounds
     from polyfuse.workbench.compare import compare as compare
     from polyfuse.workbench.programs import program as program
     from polyfuse.workbench.verdict import verdict as verdict

@@ -39,3 +39,20 @@ def size_text(size: int) -> str:
         if unit <= size < UNBOUNDED:
             return f" {size / unit:g} {name}"
     return "" if size == UNBOUNDED else f" {size} B"
+
+
+UNKNOWN = 2.0**60
+"""Bytes from which on a level's size is not known."""
+
+
+def bytes_text(count: float) -> str:
+    """Return bytes for a reader; nothing for a size that is not known.
+
+    >>> bytes_text(1536), bytes_text(12), bytes_text(1010 * 2**20)
+    ('1.5 KiB', '12 bytes', '1010 MiB')
+    """
+    for unit, name in ((GiB, "GiB"), (MiB, "MiB"), (KiB, "KiB")):
+        if count >= unit:
+            text = f"{count / unit:{'.0f' if count >= 100 * unit else '.3g'}} {name}"
+            return text if count < UNKNOWN else ""
+    return f"{count:.0f} bytes"

@@ -11,13 +11,14 @@ from polyfuse.errors import quantity
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.sizes import Sizes
 from polyfuse.ir.tree import Tree, parts
+from polyfuse.machine.levels import bytes_text
 from polyfuse.measure import duration
 from polyfuse.runtime.artifact import Compiled, Product
 from polyfuse.runtime.memory.memory_plan import nbytes
 from polyfuse.runtime.profile import Profile, shortened
 from polyfuse.show.card import bar, card, folded, line, table, text_block, written
 from polyfuse.show.folded_tree import add_tree
-from polyfuse.show.views import add_remarks, size
+from polyfuse.show.views import add_remarks
 from polyfuse.strategy import KernelCost
 
 
@@ -135,6 +136,6 @@ def _times(parent: Element, groups: Sequence[Sequence[Row]]) -> None:
 def _buffers(parent: Element, nest: Nest, product: Product, sizes: Sizes) -> None:
     """Add the tensors and their bytes, folded."""
     arena = product.memory.calls.plan(sizes)
-    tensors = [(t.name, t.role, f"{t.dtype}{list(t.shape)}", size(nbytes(t, sizes))) for t in nest.tensors]
-    title = f"{quantity(len(tensors), 'buffer')}; temporaries take {size(arena.size)} in one arena"
+    tensors = [(t.name, t.role, f"{t.dtype}{list(t.shape)}", bytes_text(nbytes(t, sizes))) for t in nest.tensors]
+    title = f"{quantity(len(tensors), 'buffer')}; temporaries take {bytes_text(arena.size)} in one arena"
     table(folded(parent, title), ("buffer", "role", "elements", "bytes"), tensors)

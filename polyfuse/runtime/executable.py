@@ -18,6 +18,7 @@ from polyfuse.errors.proving import proving
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.sizes import check_names, check_sizes
 from polyfuse.ir.tensor import Role, Tensor
+from polyfuse.lower_bounds.bounds import Bounds, fast_memory, schedule_bounds
 from polyfuse.measure import duration
 from polyfuse.runtime.arguments import bind_arguments, check_constant, check_out, give_back, matched
 from polyfuse.runtime.artifact import Compiled, Device, Product
@@ -499,8 +500,28 @@ class Executable:
         done = self.compiled
         return why_not_fused(done.schedule, done.machine, self._product.work.seconds, first, second)
 
+    @proving("bounds")
+    def bounds(self, memory: int | str | None = None) -> Bounds:
+        """Return the least work and traffic of the nest and of each kernel, the schedule's traffic, and times.
+
+        Args:
+            memory: The size of fast memory in bytes, or the name of one of the machine's caches; by default the largest.
+
+        Returns:
+            The bounds, as `pf.bounds` gives them; measured times are those of the last `profile`.
+
+        Raises:
+            BadArgument: if the memory is neither bytes nor one of the machine's caches.
+        """
+        done, profiled = self.compiled, self._profiled
+        times = iter(() if profiled is None else [kernel.seconds for kernel in profiled.kernels])
+        measured = [None if launch.once else next(times, None) for launch in self.kernels]
+        predicted = [price.total for price in self._product.costs]
+        fast = fast_memory(memory, done.machine)
+        return schedule_bounds(done.schedule, fast, done.machine, predicted, measured)
+
     @proving("report")
-    def report(self, sizes: Sizes | None = None) -> Report:
+    def report(self, sizes: Sizes | None = None, *, bounds: bool = False) -> Report:
         """Return the cost model's kernels, operations, bytes moved, time and memory; and tuning's measurements.
 
         Work, bytes and time are those of the sizes that the cost model counted for. Memory and the launches of a GPU
@@ -508,6 +529,8 @@ class Executable:
 
         Args:
             sizes: Values of symbolic sizes, as for `memory_plan`.
+            bounds: Add the least traffic of each kernel and the schedule's, through the machine's largest cache. It
+                takes isl about a second for a network.
 
         Returns:
             The report; print it or read its fields.
@@ -518,7 +541,7 @@ class Executable:
         known, work = self._every_size(sizes), self._product.work
         chosen, rest = self._for_sizes(known)
         if chosen is not self:
-            return chosen.report(rest)
+            return chosen.report(rest, bounds=bounds)
         memory = self._memory_plan(known)
         return Report(
             target=f"{self.program.target} ({self._product.machine})",
@@ -538,6 +561,7 @@ class Executable:
             kernel_times=tuple(kernel_times(self.program, self._product.gpu, self._product.costs, known)),
             sizes=known,
             counted_sizes=nominal_sizes(self._nest),
+            bounds=self.bounds() if bounds else None,
         )
 
     def __repr__(self) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from polyfuse.errors import quantity
+from polyfuse.errors.viewed import shorter
+from polyfuse.lower_bounds.bounds import Bounds
 from polyfuse.runtime.cuda.kernel_times import KernelTime
 from polyfuse.show.card import card, line, table, written
 from polyfuse.strategy.cost.roofline import microseconds
@@ -37,6 +39,7 @@ class Report:
         kernel_times: One entry per launch on a GPU: issue slots, bytes, occupancy.
         sizes: The symbolic sizes of the figures on memory and a GPU's launches.
         counted_sizes: The symbolic sizes of work, bytes moved and time.
+        bounds: The least traffic of each kernel; None if it was not asked for.
     """
 
     target: str
@@ -56,6 +59,7 @@ class Report:
     kernel_times: tuple[KernelTime, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
     counted_sizes: Mapping[str, int] = field(default_factory=dict)
+    bounds: Bounds | None = None
 
     @property
     def grid_barriers(self) -> int:
@@ -99,8 +103,17 @@ class Report:
                 f"compile time      {spent}",
                 f"cache             {self.cache}",
                 *([f"tuning            {self.tuning}"] if self.tuning is not None else []),
+                *self._bounds(),
             )
         )
+
+    def _bounds(self) -> tuple[str, ...]:
+        """A line for each kernel and one for all: what is moved at least, and what the schedule moves."""
+        if self.bounds is None:
+            return ()
+        named = (*((", ".join(each.statements), each) for each in self.bounds.kernels), ("all", self.bounds.whole))
+        lines = (f"  {shorter(name, 40)}: {bound.summary}" for name, bound in named)
+        return (f"least traffic     through {self.bounds.memory}", *lines)
 
     def _sizes(self) -> tuple[str, ...]:
         """A line that says for which symbolic sizes the figures are; none where all sizes are numbers."""

@@ -13,7 +13,9 @@ from polyfuse.errors.viewed import equal_but_for_numbers, shorter
 from polyfuse.ir.dependences import Dependences
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Sequence
+from polyfuse.lower_bounds.bounds import HEADER, ONCE, Bounds
 from polyfuse.machine import Machine
+from polyfuse.machine.levels import bytes_text
 from polyfuse.measure import duration
 from polyfuse.schedule import Schedule
 from polyfuse.show.card import bar, card, folded, line, table, text_block, written
@@ -188,24 +190,8 @@ def _(remark: Remark, into: Element) -> None:
 def _(machine: Machine, into: Element) -> None:
     peak = f"{machine.flops32 * machine.units / 1e9:,.0f} GFLOP/s (fp32)"
     line(into, machine.label, f": {machine.units} {machine.unit}, {peak}")
-    rows = [(level.name, size(level.size), f"{level.bandwidth / 1e9:,.0f} GB/s") for level in machine.levels]
+    rows = [(level.name, bytes_text(level.size), f"{level.bandwidth / 1e9:,.0f} GB/s") for level in machine.levels]
     table(into, ("level", "size", "bandwidth"), rows)
-
-
-def size(count: float) -> str:
-    """Bytes for a reader.
-
-    >>> size(1536), size(12)
-    ('1.5 KiB', '12 bytes')
-    """
-    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if count >= unit:
-            return f"{count / unit:.3g} {name}" if count < UNLIMITED else ""
-    return f"{count:.0f} bytes"
-
-
-UNLIMITED = 2.0**60
-"""Bytes of a level whose size is not known."""
 
 
 @fill.register
@@ -227,3 +213,14 @@ def _(tuning: Tuning, into: Element) -> None:
             bar(part, trial.ratio)
             part[-1].tail = f"{trial.ratio:.2f}"
         SubElement(row, "td", {"class": "dim"}).text = picks or "the model's choice"
+
+
+@fill.register
+def _(found: Bounds, into: Element) -> None:
+    line(into, found.title)
+    table(into, HEADER, found.rows)
+    for formula, reason in found.told:
+        SubElement(SubElement(into, "p"), "code").text = formula
+        SubElement(into, "p", {"class": "dim"}).text = reason
+    if found.whole.least == found.whole.compulsory:
+        SubElement(into, "p").text = ONCE
