@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import islpy as isl
@@ -13,8 +13,8 @@ from polyfuse.errors.budget import within
 from polyfuse.errors.viewed import Viewed, shorter, without_numbers
 from polyfuse.ir.bindings import ON_CORES
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.scalar import operations
 from polyfuse.ir.tree import Tree, loops, parts, restrict, statements
+from polyfuse.lower_bounds.accesses import least_operations
 from polyfuse.lower_bounds.chains import most
 from polyfuse.lower_bounds.compulsory import compulsory
 from polyfuse.lower_bounds.formulas import Formula, formula
@@ -62,7 +62,7 @@ class Bound:
 
     Attributes:
         statements: The statements.
-        flops: Floating-point operations; of a domain that is not counted, those of a box around it.
+        flops: Operations outside of the branches of `where`; of a domain that is not counted, those of a box around it.
         compulsory: Bytes that are loaded or stored once at least.
         least: Bytes that any order of the same instances moves at least; `compulsory` or more.
         formulas: The bounds that grow as fast memory shrinks, statement by statement.
@@ -116,7 +116,6 @@ class Bound:
         tensor, moved, least = self.excess
         rest = f", once is {bytes_text(least)}" if least else " between kernels"
         return f"{tensor}: {bytes_text(moved)}{rest}"
-
 
     @property
     def summary(self) -> str:
@@ -274,7 +273,8 @@ def schedule_bounds(
     every = parts(schedule.tree)
     asked = _Asked(schedule, memory)
     early = once(schedule.nest, schedule.tree)
-    times = zip(predicted or [None] * len(every), measured or [None] * len(every), strict=True)
+    unknown: list[float | None] = [None] * len(every)
+    times = zip(predicted or unknown, measured or unknown, strict=True)
     kernels = tuple(
         replace(asked.of(part), predicted=expected, measured=seconds, once=first)
         for part, first, (expected, seconds) in zip(every, early, times, strict=True)
@@ -300,8 +300,8 @@ def _total(values: list[float | None]) -> float | None:
 class _Asked:
     """A schedule whose parts are asked about.
 
-    Copies that verbs have added, to local buffers and to panels, count as what they copy: a part's bound and traffic are
-    those of the source's statements in it. A part that has none is asked about as it is.
+    Copies that verbs have added, to local buffers and to panels, count as what they copy: a part's bound and traffic
+    are those of the source's statements in it. A part that has none is asked about as it is.
     """
 
     def __init__(self, schedule: Schedule, memory: FastMemory) -> None:
@@ -349,10 +349,12 @@ class _Asked:
 def _bound(given: Nest, nest: Nest, names: Sequence[str], memory: int) -> Bound:
     """The least work and traffic of statements; `nest` is the given one with its sizes as numbers."""
     found = program_bound(nest, names, memory)
-    known = [(bound, group.itemsize, found.applies(group, memory)) for group in found.groups for bound in group.bounds]
+    known = [
+        (bound, group.itemsize, found.applies(group, memory))
+        for group in found.groups
+        for bound in group.bounds
+    ]
     known += [(bound, min(found.itemsizes.values()), False) for bound in found.others]
     formulas = tuple(formula(given, bound, memory // size, applies) for bound, size, applies in known)
-    flops = sum(
-        most(nest.domains[s.name]) * (operations(s.body) + s.is_reduction) for s in map(nest.statement, names)
-    )
+    flops = sum(most(nest.domains[s.name]) * least_operations(s) for s in map(nest.statement, names))
     return Bound(tuple(names), flops, found.compulsory, found.least(memory), formulas)

@@ -47,7 +47,7 @@ def exponents(dim: int, kernels: Sequence[Subspace], prices: Sequence[float]) ->
 
 @lru_cache(maxsize=512)
 def conditions(dim: int, kernels: tuple[Subspace, ...]) -> Conditions | None:
-    """Return (rank of phi_j(H) for each j, rank H) for each H that has to be asked about; None if there are too many."""
+    """Return (rank of phi_j(H) for each j, rank H) for each H to be asked about; None if there are too many."""
     found: dict[tuple[tuple[int, ...], int], None] = {}
     for group in _groups(dim, kernels):
         lattice = _lattice(dim, group, kernels)
@@ -100,7 +100,9 @@ def least(
     """
     count, width = len(costs), len(rows)
     table = [
-        [Fraction(rows[j][i]) for j in range(width)] + [Fraction(int(k == i)) for k in range(count)] + [costs[i]]
+        [Fraction(rows[j][i]) for j in range(width)]
+        + [Fraction(int(k == i)) for k in range(count)]
+        + [costs[i]]
         for i in range(count)
     ]
     worth = [Fraction(-value) for value in atleast] + [Fraction(0)] * (count + 1)
@@ -109,7 +111,9 @@ def least(
         entering = next((c for c in range(width + count) if worth[c] < 0), None)
         if entering is None:
             return tuple(worth[width : width + count])
-        ratios = [(table[r][-1] / table[r][entering], basis[r], r) for r in range(count) if table[r][entering] > 0]
+        ratios = [
+            (table[r][-1] / table[r][entering], basis[r], r) for r in range(count) if table[r][entering] > 0
+        ]
         if not ratios:
             return None
         _, _, leaving = min(ratios)

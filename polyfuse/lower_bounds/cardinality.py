@@ -139,7 +139,9 @@ def _without_equalities(
     """Remove a dimension for each equality with a coefficient of ±1 in it; None if another is left and may not be."""
     dims, rows = given
     while True:
-        found = ((row, d) for row in rows if row.equality for d, factor in row.coefficients if abs(factor) == 1)
+        found = (
+            (row, d) for row in rows if row.equality for d, factor in row.coefficients if abs(factor) == 1
+        )
         chosen = next(found, None)
         if chosen is None:
             return None if needed and any(row.equality for row in rows) else (dims, rows)
@@ -226,7 +228,8 @@ def _sum(value: sympy.Expr, at: sympy.Dummy, low: sympy.Expr, high: sympy.Expr) 
     """The sum of a polynomial over low <= at <= high, where low <= high + 1."""
     powers = sympy.Poly(value, at).all_coeffs()[::-1]
     terms = (
-        factor * (_faulhaber(k).subs(_N, high) - _faulhaber(k).subs(_N, low - 1)) for k, factor in enumerate(powers)
+        factor * (_faulhaber(k).subs(_N, high) - _faulhaber(k).subs(_N, low - 1))
+        for k, factor in enumerate(powers)
     )
     return sympy.expand(sum(terms))
 
@@ -281,7 +284,9 @@ def _enumerated(rows: list[_Row], dims: tuple[int, ...], box: dict[int, tuple[in
     high: np.ndarray = np.full(shape, box[inner][1], np.int64)
     inside: np.ndarray = np.ones(shape, bool)
     for row in rows:
-        rest = int(row.rest) + sum((factor * at[d] for d, factor in row.coefficients if d != inner), np.int64(0))
+        rest = int(row.rest) + sum(
+            (factor * at[d] for d, factor in row.coefficients if d != inner), np.int64(0)
+        )
         factor = row.of(inner)
         for sign in (1, -1) if row.equality else (1,):
             if factor * sign > 0:

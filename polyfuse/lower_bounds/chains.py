@@ -22,6 +22,7 @@ import islpy as isl
 
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
+from polyfuse.lower_bounds.accesses import needed
 from polyfuse.lower_bounds.cardinality import cardinality
 from polyfuse.lower_bounds.subspaces import span
 from polyfuse.sets import IN, OUT, PARAM, SET, bounding_box, volume
@@ -120,7 +121,7 @@ def _steps(nest: Nest, source: str, inside: Collection[str]) -> Iterator[Step]:
     for pair in nest.dependences().after(source):
         if pair.kind != "flow" or pair.sink not in inside or nest.domains[pair.sink].dim(SET) != dim:
             continue
-        reads = [read for read in nest.statement(pair.sink).reads if read.tensor == write.tensor]
+        reads = [read for read in needed(nest.statement(pair.sink)) if read.tensor == write.tensor]
         for read in reads[:STEPS]:
             same = pair.map.intersect(write.map.apply_range(read.map.reverse()))
             distance = _distance(same)

@@ -10,6 +10,7 @@ import islpy as isl
 from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
+from polyfuse.lower_bounds.accesses import may_skip, needed
 from polyfuse.lower_bounds.cardinality import cardinality
 
 
@@ -41,11 +42,6 @@ def compulsory(nest: Nest, inside: Collection[str]) -> dict[str, Moved]:
     return {tensor: _moved(nest, tensor, statements) for tensor in tensors}
 
 
-def reads_of(statement: Statement) -> tuple[Access, ...]:
-    """The accesses whose value an instance needs; a reduction needs its target's."""
-    return (*((statement.write,) if statement.is_reduction else ()), *statement.reads)
-
-
 def _moved(nest: Nest, tensor: str, statements: Iterable[Statement]) -> Moved:
     inside = {s.name for s in statements}
     role = nest.tensor(tensor).role
@@ -54,33 +50,40 @@ def _moved(nest: Nest, tensor: str, statements: Iterable[Statement]) -> Moved:
     found = [from_caller(nest, s, tensor) for s in statements if role in ("input", "inout", "constant")]
     brought = [each for each in found if each is not None]
     left: list[isl.Set] = []
-    written = [s for s in statements if s.write.tensor == tensor]
+    written = [s for s in statements if s.write.tensor == tensor and not may_skip(s)]
     if role in ("output", "inout"):
         left = [nest.domains[s.name].apply(s.write.map) for s in written]
     for writer in nest.writers(tensor):
         for pair in nest.dependences().after(writer.name):
             crosses = pair.is_value and (writer.name in inside) is not (pair.sink in inside)
-            if not crosses or tensor not in nest.statement(pair.sink).tensors:
+            sink = nest.statement(pair.sink)
+            if not crosses or may_skip(writer) or all(read.tensor != tensor for read in _reads(sink)):
                 continue
             elements = pair.map.domain().apply(writer.write.map)
             (left if writer.name in inside else brought).append(elements)
     return Moved(least_union(brought), least_union(left))
 
 
+def _reads(statement: Statement) -> tuple[Access, ...]:
+    """The accesses whose value each instance needs; that of a reduction needs its target's."""
+    own = (statement.write,) if statement.is_reduction and not may_skip(statement) else ()
+    return (*own, *needed(statement))
+
+
 def from_caller(nest: Nest, statement: Statement, tensor: str) -> isl.Set | None:
     """The elements of a tensor of which a statement reads the value that the caller gave; None if it reads none."""
     domain = nest.domains[statement.name]
-    reads = [a.map.intersect_domain(domain) for a in reads_of(statement) if a.tensor == tensor]
+    reads = [a.map.intersect_domain(domain) for a in _reads(statement) if a.tensor == tensor]
     if not reads:
         return None
-    needed = reads[0]
+    left = reads[0]
     for more in reads[1:]:
-        needed = needed.union(more)
+        left = left.union(more)
     for writer in nest.writers(tensor):
         for pair in nest.dependences().after(writer.name):
             if pair.is_value and pair.sink == statement.name:
-                needed = needed.subtract(pair.map.reverse().apply_range(writer.write.map))
-    return needed.range()
+                left = left.subtract(pair.map.reverse().apply_range(writer.write.map))
+    return left.range()
 
 
 def least_union(sets: list[isl.Set]) -> int:

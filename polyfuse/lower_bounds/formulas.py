@@ -56,7 +56,9 @@ def formula(given: Nest, bound: StatementBound, elements: int, applies: bool) ->
     by_chains = any(factor.tensor == CHAIN for factor in bound.factors)
     value = max(0, int(bound.entering(elements)))
     source = BY_CHAINS if by_chains else BY_ACCESS
-    return Formula(bound.statement, _entering(given, bound), _inequality(bound), source, elements, value, applies)
+    return Formula(
+        bound.statement, _entering(given, bound), _inequality(bound), source, elements, value, applies
+    )
 
 
 def _entering(given: Nest, bound: StatementBound) -> str:
@@ -67,7 +69,9 @@ def _entering(given: Nest, bound: StatementBound) -> str:
         below.setdefault(exponent, []).append(text)
     divided = "".join(f" / {_power(texts, exponent)}" for exponent, texts in below.items())
     begins = f" - {bound.begins:,}" if bound.begins else ""
-    return f"{_coefficient(bound.constant)}{_instances(given, bound)}{divided} - {_number(1 / power)}S{begins}"
+    return (
+        f"{_coefficient(bound.constant)}{_instances(given, bound)}{divided} - {_number(1 / power)}S{begins}"
+    )
 
 
 def _instances(given: Nest, bound: StatementBound) -> str:

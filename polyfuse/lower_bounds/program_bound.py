@@ -108,7 +108,9 @@ def program_bound(nest: Nest, inside: Collection[str], memory: int) -> ProgramBo
     for bound in sorted(best.values(), key=lambda each: -_worth(each, elements, born)):
         common = [_common(nest, bound, other) for other in chosen]
         if _worth(bound, elements, born) > 0 and all(each is not None for each in common):
-            shared.update({(bound.statement, o.statement): c or 0 for o, c in zip(chosen, common, strict=True)})
+            shared.update(
+                {(bound.statement, o.statement): c or 0 for o, c in zip(chosen, common, strict=True)}
+            )
             chosen.append(bound)
         else:
             others.append(bound)
@@ -134,7 +136,9 @@ def _common(nest: Nest, one: StatementBound, other: StatementBound) -> int | Non
         if any(factor.tensor == CHAIN for bound in (one, other) for factor in bound.factors):
             return None
         names = one.statement, other.statement
-        writes = [nest.statement(name).write.tensor == tensor and updates(nest.statement(name)) for name in names]
+        writes = [
+            nest.statement(name).write.tensor == tensor and updates(nest.statement(name)) for name in names
+        ]
         if writes.count(True) != 1 or not _one_after_the_other(nest, *names):
             return None
         reader = names[writes.index(False)]
@@ -169,4 +173,3 @@ def _grouped(
         itemsize = min(itemsizes[t] for t in tensors)
         found.append(Group(tuple(group), tensors, _born(tensors, born, *group), common, itemsize))
     return found
-

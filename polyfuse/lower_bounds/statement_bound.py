@@ -4,20 +4,22 @@ Cut the time of a run into segments in each of which T values enter the fast mem
 slow memory, or computed without a predecessor in the same place ("born"). In a segment at most K = S + T values are
 available. Let E be the statement's instances of a segment.
 
-    an access phi of a tensor        |phi(E)| elements of it are available, and tensors have no element in common
+    an access phi of a tensor        |phi(E)| elements of it are available; tensors have no element in common, and
+                                     groups of a tensor's accesses few (access_groups.py)
     a chain of values (chains.py)    |phi_b(E)| values are available, or chains begin there: these count as entering
     a dimension i of few values      |phi_i(E)| <= L_i                       (Dinh, Demmel 2020, arXiv:2003.00119)
 
-With the exponents of `brascamp_lieb`, the tensors' sums s_t and sigma = sum of all s_t, the largest |E| is
+With the exponents of `brascamp_lieb`, the groups' sums s_t and sigma = sum of all s_t, the largest |E| is
 
     F(K) = prod_i L_i^u_i · prod_t (K s_t / sigma)^s_t
 
 and all instances D need at least |D| / F(S + T) - 1 full segments. T = S / (sigma - 1) is best:
 
-    entering >= c |D| / S^(sigma - 1) - S / (sigma - 1),   c = (sigma - 1)^(sigma - 1) / (prod_t s_t^s_t prod_i L_i^u_i)
+    entering >= c |D| / S^(sigma - 1) - S / (sigma - 1)
+    c = (sigma - 1)^(sigma - 1) / (prod_t s_t^s_t prod_i L_i^u_i)
 
-For a product this is 2 M N K / sqrt(S) - 2 S (as Smith, Lowery, Langou, van de Geijn 2019, arXiv:1702.02017). Orders of a
-reduction's terms are all allowed, and each instance runs once.
+For a product this is 2 M N K / sqrt(S) - 2 S (as Smith, Lowery, Langou, van de Geijn 2019, arXiv:1702.02017). Orders
+of a reduction's terms are all allowed, and each instance runs once.
 """
 
 from __future__ import annotations
@@ -30,12 +32,15 @@ from math import log
 import sympy
 
 from polyfuse.ir.nest import Nest
-from polyfuse.lower_bounds.accesses import Projection, projection, updates
+from polyfuse.lower_bounds.access_groups import access_groups
+from polyfuse.lower_bounds.accesses import Projection, may_skip, needed, projection, updates
 from polyfuse.lower_bounds.brascamp_lieb import exponents
 from polyfuse.lower_bounds.cardinality import cardinality
 from polyfuse.lower_bounds.chains import Chain, chains, most
 from polyfuse.lower_bounds.subspaces import axes, span
 from polyfuse.sets import SET, bounding_box
+
+Grouped = tuple[Projection, int]
 
 CHAIN = ""
 """The tensor that stands for the values of chains."""
@@ -55,11 +60,13 @@ class Factor:
         tensor: Its tensor; "" for a chain.
         text: The access as a program has it, or the direction.
         exponent: Its exponent.
+        group: The number of its group among the accesses of its tensor (access_groups.py).
     """
 
     tensor: str
     text: str
     exponent: Fraction
+    group: int = 0
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,7 @@ class StatementBound:
         factors: Accesses and chains with exponents above 0.
         extents: (dimension, number of values, exponent) of small dimensions.
         tensors: The tensors whose values are counted.
-        begins: Values that need not enter: chains that begin.
+        begins: Values that need not enter: chains that begin, and elements that pass from one group to another.
     """
 
     statement: str
@@ -88,27 +95,28 @@ class StatementBound:
         return sum((factor.exponent for factor in self.factors), Fraction(0))
 
     @property
-    def shares(self) -> dict[str, Fraction]:
-        """The sum of exponents by tensor."""
-        found: dict[str, Fraction] = {}
+    def shares(self) -> tuple[Fraction, ...]:
+        """The sums of exponents by tensor and group."""
+        found: dict[tuple[str, int], Fraction] = {}
         for factor in self.factors:
-            found[factor.tensor] = found.get(factor.tensor, Fraction(0)) + factor.exponent
-        return found
+            key = factor.tensor, factor.group
+            found[key] = found.get(key, Fraction(0)) + factor.exponent
+        return tuple(found.values())
 
     @property
     def constant(self) -> sympy.Expr:
         """The factor c of the formula, without small dimensions."""
         power = _exact(self.sigma - 1)
-        own = sympy.prod([_exact(s) ** _exact(s) for s in self.shares.values()])
+        own = sympy.prod([_exact(s) ** _exact(s) for s in self.shares])
         return sympy.simplify(power**power / own)
 
     def entering(self, elements: int) -> float:
         """Return the least number of values that enter a fast memory of some elements, births included."""
         power = float(self.sigma - 1)
-        logarithm = power * log(power) - sum(float(s) * log(s) for s in self.shares.values())
+        logarithm = power * log(power) - sum(float(s) * log(s) for s in self.shares)
         logarithm -= sum(float(u) * log(extent) for _, extent, u in self.extents)
         leading = self.instances * 2.718281828459045**logarithm / elements**power
-        return leading * (1 - 1e-9) - elements / power - self.begins
+        return float(leading * (1 - 1e-9) - elements / power - self.begins)
 
 
 def _exact(value: Fraction) -> sympy.Rational:
@@ -128,7 +136,7 @@ def statement_bounds(
         born: By tensor, the number of values that are computed without a predecessor in the same place.
     """
     instances = cardinality(nest.domains[name])
-    if not instances or elements < 2:
+    if not instances or elements < 2 or may_skip(nest.statement(name)):
         return ()
     found = [*_by_accesses(nest, name, instances, elements, born), _by_chains(nest, name, inside, instances)]
     return tuple(bound for bound in found if bound is not None and bound.sigma > 1)
@@ -139,16 +147,22 @@ def _by_accesses(
 ) -> Iterator[StatementBound]:
     """Bounds by accesses, with no dimension as small, those of the least extent, those of the two least, and so on."""
     statement, dim = nest.statement(name), nest.domains[name].dim(SET)
-    accesses = (*((statement.write,) if updates(statement) else ()), *statement.reads)
-    found: dict[tuple[object, ...], Projection] = {}
-    for access in accesses:
+    accesses = (*((statement.write,) if updates(statement) else ()), *needed(statement))
+    groups = access_groups(nest, statement, accesses)
+    found: dict[tuple[object, ...], Grouped] = {}
+    for access, group in zip(accesses, groups.numbers, strict=True):
         one = projection(access, dim)
         few = born.get(access.tensor, 0) <= FEW_BORN * instances
-        if one is not None and few and nest.tensor(access.tensor).role != "gathered" and len(one.kernel) < dim:
-            found.setdefault((one.tensor, one.kernel), one)
+        if (
+            one is not None
+            and few
+            and nest.tensor(access.tensor).role != "gathered"
+            and len(one.kernel) < dim
+        ):
+            found.setdefault((one.tensor, one.kernel, group), (one, group))
     projections = list(found.values())
     extents = [high - low + 1 for low, high in bounding_box(nest.domains[name]) or ()]
-    kernels = [one.kernel for one in projections]
+    kernels = [one.kernel for one, _ in projections]
     for most_values in (1, *sorted({extent for extent in extents if extent > 1})[:SMALL]):
         small = [d for d, extent in enumerate(extents) if 1 < extent <= most_values]
         planes = [axes([c for c in range(dim) if c != d], dim) for d in small]
@@ -157,11 +171,15 @@ def _by_accesses(
         if solved is None:
             continue
         factors = tuple(
-            Factor(one.tensor, one.text, s) for one, s in zip(projections, solved, strict=False) if s
+            Factor(one.tensor, one.text, s, group)
+            for (one, group), s in zip(projections, solved, strict=False)
+            if s
         )
+        tensors = frozenset(factor.tensor for factor in factors)
+        passing = sum(groups.passing[tensor] for tensor in tensors)
         limits = zip(small, solved[len(kernels) :], strict=True)
         used = tuple((statement.dims[d], extents[d], u) for d, u in limits if u)
-        yield StatementBound(name, instances, factors, used, frozenset(f.tensor for f in factors))
+        yield StatementBound(name, instances, factors, used, tensors, passing)
 
 
 def _by_chains(nest: Nest, name: str, inside: Collection[str], instances: int) -> StatementBound | None:

@@ -1,17 +1,18 @@
 """The traffic of a schedule between slow memory and a fast one of some bytes, counted.
 
-A part of the tree is a loop's body, a loop or a statement, at one value of each loop around it. Its footprint is what it
-touches. The largest parts whose footprint fits are found from the root down, and the tree's traffic is the sum of theirs:
+A part of the tree is a loop's body, a loop or a statement, at one value of each loop around it. Its footprint is what
+it touches. The largest parts whose footprint fits are found from the root down, and the tree's traffic is the sum of
+theirs:
 
     part    loads what it reads and did not make, stores what it made and others read
     loop    whose body fits: of each iteration, the elements that the iteration before has not touched
     a part that fits, beside a loop that does not: with its first iteration, or its last one
 
-    for i (tiles): for j (tiles): for k (tiles): { C[i, j] += A[i, k] B[k, j] }, a tile of each fits
+    for i (tiles): for j (tiles): for k (tiles): C[i, j] += A[i, k] B[k, j], of which a tile each fits
         A, B: (tiles of i, j, k) × (elements of a tile);   C: once, as it stays while k runs
 
-Elements are counted exactly, at all borders: the pairs { [values of the loops around] -> element } are a set of isl, and
-`cardinality` counts it. Fast memory is managed as well as these rules say, which is no worse than one of lines.
+Elements are counted exactly, at all borders: the pairs { [values of the loops around] -> element } are a set of isl,
+and `cardinality` counts it. What is counted can be done with this fast memory, and the best replacement may do better.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, date_map, sequence, statements
 from polyfuse.lower_bounds.cardinality import cardinality
-from polyfuse.lower_bounds.compulsory import Moved, reads_of
+from polyfuse.lower_bounds.compulsory import Moved
 from polyfuse.sets import PARAM, SET
 
 Dates = tuple[Loop, ...]
@@ -186,7 +187,9 @@ class Counter:
     def _needed(self, name: str, tensor: str) -> list[Access]:
         if self.nest.tensor(tensor).role == "temporary" and not self.nest.writers(tensor):
             return []
-        return [access for access in reads_of(self.nest.statement(name)) if access.tensor == tensor]
+        statement = self.nest.statement(name)
+        own = (statement.write,) if statement.is_reduction else ()
+        return [access for access in (*own, *statement.reads) if access.tensor == tensor]
 
     def _stored(self, tree: Tree, around: Dates, tensor: str) -> isl.Map:
         """{ [values of the loops around] -> element whose new value is a result, or is read elsewhere }."""

@@ -136,6 +136,8 @@ def _times(parent: Element, groups: Sequence[Sequence[Row]]) -> None:
 def _buffers(parent: Element, nest: Nest, product: Product, sizes: Sizes) -> None:
     """Add the tensors and their bytes, folded."""
     arena = product.memory.calls.plan(sizes)
-    tensors = [(t.name, t.role, f"{t.dtype}{list(t.shape)}", bytes_text(nbytes(t, sizes))) for t in nest.tensors]
+    tensors = [
+        (t.name, t.role, f"{t.dtype}{list(t.shape)}", bytes_text(nbytes(t, sizes))) for t in nest.tensors
+    ]
     title = f"{quantity(len(tensors), 'buffer')}; temporaries take {bytes_text(arena.size)} in one arena"
     table(folded(parent, title), ("buffer", "role", "elements", "bytes"), tensors)

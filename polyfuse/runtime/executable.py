@@ -505,7 +505,8 @@ class Executable:
         """Return the least work and traffic of the nest and of each kernel, the schedule's traffic, and times.
 
         Args:
-            memory: The size of fast memory in bytes, or the name of one of the machine's caches; by default the largest.
+            memory: The size of fast memory in bytes, or the name of one of the machine's caches; by default the
+                largest.
 
         Returns:
             The bounds, as `pf.bounds` gives them; measured times are those of the last `profile`.

@@ -111,7 +111,10 @@ class Report:
         """A line for each kernel and one for all: what is moved at least, and what the schedule moves."""
         if self.bounds is None:
             return ()
-        named = (*((", ".join(each.statements), each) for each in self.bounds.kernels), ("all", self.bounds.whole))
+        named = (
+            *((", ".join(each.statements), each) for each in self.bounds.kernels),
+            ("all", self.bounds.whole),
+        )
         lines = (f"  {shorter(name, 40)}: {bound.summary}" for name, bound in named)
         return (f"least traffic     through {self.bounds.memory}", *lines)
 

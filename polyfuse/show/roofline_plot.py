@@ -49,11 +49,15 @@ def roofline_plot(bounds: Bounds) -> Figure:
     low, high = _range(shown, ridge)
     axes.set(xscale="log", yscale="log", xlabel="FLOP per byte", ylabel="GFLOP/s", xlim=(low, high))
     for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(need("matplotlib.ticker").LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter("{x:g}")
+        axis.set_minor_formatter("")
     axes.plot([low, ridge, high], [rate * low, peak, peak], color="#444444")
-    small = {"fontsize": 8, "textcoords": "offset points"}
+    small: dict[str, Any] = {"fontsize": 8, "textcoords": "offset points"}
     axes.annotate(f"{peak:,.0f} GFLOP/s", (high, peak), xytext=(-4, 3), ha="right", **small)
-    axes.annotate(f"{rate:,.0f} GB/s of {beyond.name}", (low, rate * low), xytext=(12, 0), va="center", **small)
+    axes.annotate(
+        f"{rate:,.0f} GB/s of {beyond.name}", (low, rate * low), xytext=(12, 0), va="center", **small
+    )
     for place, bound in enumerate(shown):
         _mark(axes, bound, COLOURS[place % len(COLOURS)], rate, peak)
     axes.margins(y=0.15)

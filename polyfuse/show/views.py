@@ -190,7 +190,9 @@ def _(remark: Remark, into: Element) -> None:
 def _(machine: Machine, into: Element) -> None:
     peak = f"{machine.flops32 * machine.units / 1e9:,.0f} GFLOP/s (fp32)"
     line(into, machine.label, f": {machine.units} {machine.unit}, {peak}")
-    rows = [(level.name, bytes_text(level.size), f"{level.bandwidth / 1e9:,.0f} GB/s") for level in machine.levels]
+    rows = [
+        (level.name, bytes_text(level.size), f"{level.bandwidth / 1e9:,.0f} GB/s") for level in machine.levels
+    ]
     table(into, ("level", "size", "bandwidth"), rows)
 
 

@@ -64,11 +64,22 @@ def test_a_dimension_of_few_values_is_one_more_map() -> None:
 
 
 def test_a_lattice_of_too_many_subspaces_has_no_answer() -> None:
-    rows = [[[1, 0, 0, 0]], [[0, 1, 0, 0]], [[0, 0, 1, 0]], [[0, 0, 0, 1]], [[1, 1, 1, 1]], [[1, 2, 3, 5]], [[3, 1, 7, 2]]]
+    rows = [
+        [[1, 0, 0, 0]],
+        [[0, 1, 0, 0]],
+        [[0, 0, 1, 0]],
+        [[0, 0, 0, 1]],
+        [[1, 1, 1, 1]],
+        [[1, 2, 3, 5]],
+        [[3, 1, 7, 2]],
+    ]
     assert conditions(4, tuple(kernels(rows, 4))) is None
 
 
 def test_the_linear_program_is_exact() -> None:
     assert least([Fraction(2), Fraction(3)], [(1, 1), (3, 1)], [1, 2]) == (Fraction(1), Fraction(0))
-    assert least([Fraction(5), Fraction(1)], [(2, 1), (1, 0)], [3, Fraction(1, 3)]) == (Fraction(1, 3), Fraction(7, 3))
+    assert least([Fraction(5), Fraction(1)], [(2, 1), (1, 0)], [3, Fraction(1, 3)]) == (
+        Fraction(1, 3),
+        Fraction(7, 3),
+    )
     assert least([Fraction(1)], [(0,)], [1]) is None

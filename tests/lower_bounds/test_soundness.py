@@ -30,14 +30,21 @@ def least_and_moved(nest: Nest, order: list[Touch], elements: int) -> tuple[int,
     found = program_bound(nest, [s.name for s in nest.statements], elements * size)
     items = {tensor.name: tensor.itemsize for tensor in nest.tensors}
     alike = sum(moved.elements * (items[name] - size) for name, moved in found.moved.items())
-    return found.least(elements * size) - alike, found.compulsory - alike, size * traffic(nest, order, elements)
+    return (
+        found.least(elements * size) - alike,
+        found.compulsory - alike,
+        size * traffic(nest, order, elements),
+    )
 
 
 def operands(order: list[Touch]) -> int:
     return max(len({*reads, write}) for reads, write in order)
 
 
-@pytest.mark.parametrize("name", ["2mm", "atax", "cholesky", "covariance", "doitgen", "floyd-warshall", "gramschmidt", "syr2k", "trmm"])
+@pytest.mark.parametrize(
+    "name",
+    ["2mm", "atax", "cholesky", "covariance", "doitgen", "floyd-warshall", "gramschmidt", "syr2k", "trmm"],
+)
 def test_polybench_moves_at_least_the_bound(name: str) -> None:
     kernel = KERNELS[name].nest
     nest = kernel.with_sizes({size: SIZES[size] for size in kernel.params})

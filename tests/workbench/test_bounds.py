@@ -52,7 +52,9 @@ def test_a_stencil_in_time_is_bounded_by_its_chains() -> None:
     first = found.formulas[0]
     assert first.applies
     assert first.text == "0.385·842,402,000 / √S - 2·S - 1,295,404"
-    assert first.inequality == "|E| <= |along (1, 0, 0)|^(1/2) |along (1, -1, 0)|^(1/2) |along (1, 0, -1)|^(1/2)"
+    assert (
+        first.inequality == "|E| <= |along (1, 0, 0)|^(1/2) |along (1, -1, 0)|^(1/2) |along (1, 0, -1)|^(1/2)"
+    )
     assert found.whole.least > found.whole.compulsory
 
 
@@ -106,11 +108,21 @@ def test_an_executable_has_times_and_a_column_in_its_report() -> None:
     assert markers.count("o") == 2
 
 
-def test_a_nest_has_a_ring_alone_under_the_roof() -> None:
-    pytest.importorskip("matplotlib")
-    axes = pf.show.roofline_plot(pf.bounds(KERNELS["gemm"].nest, 32 * KiB, machine="zen5")).axes[0]
-    roof, ring = axes.lines[:2]
-    assert ring.get_ydata()[0] == pytest.approx(max(roof.get_ydata()))
+def test_what_data_may_skip_is_not_counted() -> None:
+    @pf.nest
+    def scatter(idx: i64[20], w: f64[20], h: f64[5]):
+        for i in range(20):
+            h[idx[i]] += w[i]
+
+    @pf.nest
+    def chosen(c: f64[9], a: f64[9], b: f64[9], y: f64[9]):
+        for i in range(9):
+            y[i] = a[i] if c[i] > 0 else b[i]
+
+    found = pf.bounds(scatter, 64, machine="zen5").whole
+    assert (found.flops, found.least, found.formulas) == (0, 8 * 20, ())  # idx alone
+    found = pf.bounds(chosen, 64, machine="zen5").whole
+    assert (found.flops, found.least) == (18, 8 * (9 + 9))  # c and y
 
 
 def test_what_cannot_be_asked_is_refused() -> None:
