@@ -164,12 +164,12 @@ class Counter:
         for tensor, several in self._accessed(tree, around).items():
             touched = _union(several)
             loads, stores = self._loaded(tree, around, tensor), self._stored(tree, around, tensor)
+            counts = [_count(each) for each in (loads, stores)]
             if kept:
                 step = _next(touched.domain())
-                loads = loads.subtract(step.reverse().apply_range(touched))
-                stores = stores.subtract(step.apply_range(touched))
-            counted = (_count(each.wrap().flatten()) for each in (loads, stores))
-            moved[tensor] = Moved(*counted)
+                counts[0] -= _count(loads.intersect(step.reverse().apply_range(touched)))
+                counts[1] -= _count(stores.intersect(step.apply_range(touched)))
+            moved[tensor] = Moved(*counts)
         return Traffic(moved)
 
     def _loaded(self, tree: Tree, around: Dates, tensor: str) -> isl.Map:
@@ -264,8 +264,9 @@ class NotCounted(Exception):
     """A set has no form in which its points are counted."""
 
 
-def _count(set_: isl.Set) -> int:
-    found = cardinality(set_)
+def _count(relation: isl.Map) -> int:
+    """The number of pairs."""
+    found = cardinality(relation.wrap().flatten())
     if found is None:
         raise NotCounted
     return found
