@@ -48,6 +48,7 @@ def nest_source(nest: Nest) -> str:
         f"    pf.Tensor({t.name!r}, {t.shape!r}, {t.dtype!r}, {t.role!r}"
         + (f", Gather({t.gather.table!r}, {t.gather.index!r})" if t.gather is not None else "")
         + (f", below={t.below!r}" if t.below else "")
+        + (", pairs=True" if t.pairs else "")
         + "),\n"
         for t in nest.tensors
     )

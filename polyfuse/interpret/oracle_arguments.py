@@ -14,6 +14,7 @@ from polyfuse.ir import Nest, Tensor
 from polyfuse.ir.gather import check_indices, parts_of
 from polyfuse.ir.number_types import NUMBER_TYPES, computed_in, has, is_integer
 from polyfuse.ir.sizes import check_sizes, solved
+from polyfuse.ir.tensor import pairs_of
 
 Array = np.ndarray[Any, Any]
 
@@ -37,7 +38,9 @@ def named_arrays(nest: Nest, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[
             raise BadArgument(
                 f"input {nest.tensor(name)} is missing; given are {', '.join(inputs) or 'none'}"
             )
-    return {name: _array(nest.tensor(name), value) for name, value in given.items()}
+    return {
+        name: _array(nest.tensor(name), pairs_of(nest.tensor(name), value)) for name, value in given.items()
+    }
 
 
 def _array(tensor: Tensor, value: Any) -> Array:

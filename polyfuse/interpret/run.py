@@ -14,6 +14,7 @@ from polyfuse.interpret.oracle_arguments import Array, memory_of, named_arrays, 
 from polyfuse.interpret.state import CHUNK, UFUNCS, Run, State
 from polyfuse.ir import Nest
 from polyfuse.ir.given import nest_given
+from polyfuse.ir.tensor import complex_of
 from polyfuse.ir.tree import Sequence as Siblings
 from polyfuse.ir.tree import statements
 
@@ -51,7 +52,7 @@ def interpret(
                 at_once(runs[0])
             else:
                 interleaved(runs, part)
-    return {tensor.name: state.memory[tensor.name] for tensor in nest.outputs}
+    return {tensor.name: complex_of(tensor, state.memory[tensor.name]) for tensor in nest.outputs}
 
 
 def at_once(run: Run) -> None:

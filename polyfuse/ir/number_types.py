@@ -5,8 +5,12 @@
     int32 * 1.5     ->   float64                     float32 + float64 ->   float64
     uint8 + int8    ->   int16                       uint64 + int64    ->   float64
     bool + 1        ->   int64                       sqrt(int16)       ->   float32
+    complex64 + int32  ->  complex128                float32 + 1j      ->   complex64
 
 A literal is weak: it takes the type of the other operand, if that is of its kind or of a larger one (NEP 50).
+
+Tensors have no complex elements. A complex number is two real ones beside each other (`Tensor.pairs`), and the complex
+types are those of whole numbers, which frontends know.
 """
 
 from __future__ import annotations
@@ -40,8 +44,14 @@ Number = Literal["integer", "fraction"]
 
 Type = DType | Number
 
-Kind = Literal["bool", "integer", "float"]
-"""Truth values, whole numbers that wrap, numbers that are rounded."""
+COMPLEX: Mapping[str, DType] = {"complex64": "float32", "complex128": "float64"}
+"""The types of complex numbers, with that of their real and imaginary parts."""
+
+IMAGINARY = "imaginary"
+"""The type of a complex literal, such as 2j."""
+
+Kind = Literal["bool", "integer", "float", "complex"]
+"""Truth values, whole numbers that wrap, numbers that are rounded, pairs of these."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +59,11 @@ class NumberType:
     """One type of numbers.
 
     Attributes:
-        name: NumPy's name; "integer" and "fraction" are those of literals.
+        name: NumPy's name; "integer", "fraction" and "imaginary" are those of literals.
         kind: What its values are.
         bits: Bits of an element in memory; those of a literal are 0, as it has no memory.
         signed: True if there are negative values.
-        computed_in: The type that values of a tensor have in a body.
+        computed_in: The type that values of a tensor have in a body; that of complex numbers' parts.
         held_as: The type of a kernel's arrays and variables: an integer of the same bits where numba and GPUs have no
             numbers of this type in memory.
         note: What annotations call it: "f64" in "f64[N]".
@@ -106,11 +116,18 @@ NUMBER_TYPES: Mapping[str, NumberType] = {
         _integer("uint64", "u64"),
         NumberType("integer", "integer", 0, True, "int64", "int64", ""),
         NumberType("fraction", "float", 0, True, "float64", "float64", ""),
+        NumberType("complex64", "complex", 64, True, "float32", "float32", "c64"),
+        NumberType("complex128", "complex", 128, True, "float64", "float64", "c128"),
+        NumberType(IMAGINARY, "complex", 0, True, "float64", "float64", ""),
     )
 }
-"""Every type by its name, those of literals last."""
+"""Every type by its name: those of tensors, those of literals, those of pairs."""
+
+COMPLEX_NOTES: Mapping[str, str] = {NUMBER_TYPES[dtype].note: dtype for dtype in COMPLEX}
+"""The types of complex numbers by what annotations call them."""
 
 _TYPES: Mapping[str, DType] = {dtype: dtype for dtype in get_args(DType)}
+_WEAK: Mapping[str, Number] = {dtype: dtype for dtype in get_args(Number)}
 
 ITEMSIZE: Mapping[str, int] = {dtype: NUMBER_TYPES[dtype].bits // 8 for dtype in _TYPES}
 """Bytes per element."""
@@ -178,6 +195,47 @@ def has(dtype: str, value: int) -> bool:
     """
     known = NUMBER_TYPES[dtype]
     return known.least <= value <= known.largest
+
+
+def is_complex(dtype: str) -> bool:
+    """True for complex numbers, literals too.
+
+    >>> is_complex("complex64"), is_complex("imaginary"), is_complex("float64")
+    (True, True, False)
+    """
+    return NUMBER_TYPES[dtype].kind == "complex"
+
+
+def part_type(dtype: str) -> Type:
+    """The type of a complex number's real part, that of another number itself.
+
+    >>> part_type("complex64"), part_type("imaginary"), part_type("int8")
+    ('float32', 'fraction', 'int8')
+    """
+    return "fraction" if dtype == IMAGINARY else COMPLEX.get(dtype) or _TYPES.get(dtype) or _WEAK[dtype]
+
+
+def with_parts(dtype: str) -> str:
+    """The type of complex numbers that have such parts; halves, which have none, give complex64.
+
+    >>> with_parts("float32"), with_parts("bfloat16"), with_parts("int32"), with_parts("fraction")
+    ('complex64', 'complex64', 'complex128', 'imaginary')
+    """
+    if is_number(dtype):
+        return IMAGINARY
+    return "complex64" if dtype in ("float32", *HALVES) else "complex128"
+
+
+def complex_type(types: Iterable[str]) -> str:
+    """The type of an operation on numbers of which one is complex, by NumPy's rules.
+
+    >>> complex_type(["complex64", "int16"]), complex_type(["complex64", "int32"]), complex_type(["bool", "imaginary"])
+    ('complex64', 'complex128', 'complex128')
+    >>> complex_type(["imaginary", "float32"]), complex_type(["imaginary", "integer"])
+    ('complex64', 'imaginary')
+    """
+    every = [part_type(dtype) for dtype in types]
+    return with_parts(joined([*every, "fraction"]))
 
 
 def joined(types: Iterable[Type]) -> Type:

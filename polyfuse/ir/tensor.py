@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import islpy as isl
+import numpy as np
 
-from polyfuse.errors import InvalidNest
-from polyfuse.ir.number_types import HALVES, ITEMSIZE, DType, is_integer
+from polyfuse.errors import BadArgument, InvalidNest
+from polyfuse.ir.number_types import COMPLEX, HALVES, ITEMSIZE, DType, is_integer, with_parts
 from polyfuse.sets import SET
 
 Role = Literal["input", "output", "inout", "constant", "temporary", "gathered"]
@@ -40,6 +41,8 @@ class Tensor:
         gather: For role gathered: the table and the index array from which elements are read.
         below: For an input of integers that are used as places: each must be at least 0 and less than these extents,
             which a call checks before it writes anything.
+        pairs: True if the last axis, of extent 2, has the real and the imaginary parts of complex numbers: callers give
+            and get arrays of these, of one dimension less.
     """
 
     name: str
@@ -48,6 +51,7 @@ class Tensor:
     role: Role
     gather: Gather | None = None
     below: tuple[int | str, ...] = ()
+    pairs: bool = False
 
     @staticmethod
     def gathered(name: str, table: Tensor, index: Tensor) -> Tensor:
@@ -85,6 +89,11 @@ class Tensor:
         if self.dtype not in ITEMSIZE:
             raise InvalidNest(
                 f"tensor {self.name}: dtype {self.dtype!r} is unknown; expected one of {', '.join(ITEMSIZE)}"
+            )
+        if self.pairs and not (self.dtype in COMPLEX.values() and self.shape[-1:] == (2,)):
+            raise InvalidNest(
+                f"tensor {self.name}: complex numbers are pairs of float32 or float64 along a last axis of extent 2, "
+                f"not {self.dtype}[{', '.join(map(str, self.shape))}]"
             )
 
     @property
@@ -137,4 +146,49 @@ class Tensor:
     def __str__(self) -> str:
         text = f"{self.role} {self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
         text += f" below {' and '.join(map(str, self.below))}" if self.below else ""
+        text += f" of {with_parts(self.dtype)}" if self.pairs else ""
         return text if self.gather is None else f"{text} = {self.gather.table}[{self.gather.index}]"
+
+
+def pairs_of(tensor: Tensor, value: Any) -> Any:
+    """Return a view of a caller's complex array as the pairs that a tensor has; other values as they are.
+
+    complex128 z[3, 4]   ->   float64 [3, 4, 2], the same memory
+
+    Args:
+        tensor: The tensor; one without `pairs` takes the value itself.
+        value: An array of complex numbers, a number, or pairs already: another library's view of real numbers.
+
+    Returns:
+        The view; a number gives a new array of two.
+
+    Raises:
+        BadArgument: for numbers of another type.
+    """
+    if not tensor.pairs:
+        return value
+    wanted = with_parts(tensor.dtype)
+    if isinstance(value, int | float | complex | np.generic) and tensor.rank == 1:
+        return np.array([value], wanted).view(tensor.dtype)
+    if not isinstance(value, np.ndarray) or value.dtype == tensor.dtype:
+        return value
+    if value.dtype != wanted:
+        raise BadArgument(
+            f"{tensor.name}: expected dtype {wanted}, given {value.dtype}; convert with .astype({wanted!r})"
+        )
+    return value[..., np.newaxis].view(tensor.dtype)
+
+
+def complex_of(tensor: Tensor, array: Any) -> Any:
+    """Return a view of a tensor's pairs as complex numbers; other arrays as they are.
+
+    Args:
+        tensor: The tensor.
+        array: Its values; pairs in an array of another library than NumPy stay pairs.
+
+    Returns:
+        The view.
+    """
+    if not tensor.pairs or not isinstance(array, np.ndarray):
+        return array
+    return array.view(with_parts(tensor.dtype))[..., 0]

@@ -60,7 +60,9 @@ def nest_text(nest: Nest) -> str:
         [s.name, str(s.domain), str(s.write.map), s.op, [str(r.map) for r in s.reads], encode(s.body)]
         for s in nest.statements
     ]
-    tensors = [[t.name, list(t.shape), t.dtype, t.role, repr(t.gather), list(t.below)] for t in nest.tensors]
+    tensors = [
+        [t.name, list(t.shape), t.dtype, t.role, repr(t.gather), list(t.below), t.pairs] for t in nest.tensors
+    ]
     return json.dumps([nest.name, str(nest.context), tensors, statements, repr(nest.order)])
 
 

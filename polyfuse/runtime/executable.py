@@ -17,7 +17,7 @@ from polyfuse.errors import BadArgument, TargetUnavailable, quantity
 from polyfuse.errors.proving import proving
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.sizes import check_names, check_sizes
-from polyfuse.ir.tensor import Role, Tensor
+from polyfuse.ir.tensor import Role, Tensor, complex_of, pairs_of
 from polyfuse.lower_bounds.bounds import Bounds, fast_memory, schedule_bounds
 from polyfuse.measure import duration
 from polyfuse.runtime.arguments import bind_arguments, check_constant, check_out, give_back, matched
@@ -95,6 +95,7 @@ class Executable:
         self._profiled: Profile | None = None
         self._out_is_input = any(tensor.name == "out" for tensor in nest.inputs)
         self._names = tuple(tensor.name for tensor in nest.inputs)
+        self._has_pairs = any(tensor.pairs for tensor in (*nest.inputs, *nest.results))
         self._variants: tuple[tuple[Sizes, Executable], ...] = ()
         self._direct = self._new_direct()
 
@@ -143,6 +144,13 @@ class Executable:
             TargetUnavailable: if the executable was compiled for reading only.
             DeviceFailure: if a GPU operation fails.
         """
+        if self._has_pairs:
+            args, named, out = self._as_pairs(args, named, out)
+            return self._as_complex(self._called(args, out, named))
+        return self._called(args, out, named)
+
+    def _called(self, args: tuple[Any, ...], out: Any, named: Mapping[str, Any]) -> Any:
+        """A call whose complex arrays are pairs of real numbers."""
         if self._direct is not None:
             # a name that is not an input leaves another without a value, which the entry refuses
             ordered = args if not named else (*args, *map(named.get, self._names[len(args) :]))
@@ -172,13 +180,19 @@ class Executable:
         Returns:
             The captured call; calling it returns its result.
         """
+        if self._has_pairs:
+            args, named, out = self._as_pairs(args, named, out)
         if (chosen := self._chosen(args, named)) is not self:
             return chosen.capture(*args, out=out, **named)
         known = self._direct  # read before the call, as its constants may be replaced meanwhile
         result = self(*args, out=out, **named)
         place = out if out is not None or result is None or self._out_is_input else result
         again = None
-        if isinstance(known, KnownCalls) and len(args) + len(named) == len(self._names):
+        if (
+            isinstance(known, KnownCalls)
+            and not self._has_pairs
+            and len(args) + len(named) == len(self._names)
+        ):
             ordered = (*args, *map(named.get, self._names[len(args) :]))
             again = known.repeated(ordered, out, result)
         return Captured(result, partial(self, *args, out=place, **named), again)
@@ -189,7 +203,7 @@ class Executable:
         if out is not None and self._out_is_input:
             named, out = {**named, "out": out}, None
         if (chosen := self._chosen(args, named)) is not self:
-            return chosen(*args, out=out, **named)
+            return chosen._called(args, out, named)
         if self._runner is None:
             raise TargetUnavailable(
                 f"{missing() or 'no device was asked for'}; this executable was compiled for "
@@ -208,6 +222,29 @@ class Executable:
         self._write_back(bound.copied, bound.arrays, args, named)
         found = tuple(give_back(results[t.name], bound.module) for t in self._nest.results)
         return found if len(found) > 1 else found[0] if found else None
+
+    def _as_pairs(
+        self, args: tuple[Any, ...], named: Mapping[str, Any], out: Any
+    ) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+        """A call's arguments with complex arrays seen as pairs of real numbers."""
+        inputs, results = self._nest.inputs, self._nest.results
+        seen = (*map(pairs_of, inputs, args), *args[len(inputs) :])
+        known = {tensor.name: tensor for tensor in inputs}
+        words = {
+            name: pairs_of(known[name], value) if name in known else value for name, value in named.items()
+        }
+        if isinstance(out, tuple) and len(out) == len(results):
+            out = tuple(map(pairs_of, results, out))
+        elif out is not None and len(results) == 1:
+            out = pairs_of(results[0], out)
+        return seen, words, out
+
+    def _as_complex(self, found: Any) -> Any:
+        """A call's results with pairs of real numbers seen as complex numbers."""
+        results = self._nest.results
+        if len(results) == 1:
+            return complex_of(results[0], found)
+        return tuple(map(complex_of, results, found)) if results else found
 
     def _run(self, runner: Runner, arrays: dict[str, Array], sizes: Sizes) -> None:
         if isinstance(runner, CpuProgram):  # holds constants and arenas itself
@@ -239,6 +276,7 @@ class Executable:
         """
         if turns < 1:
             raise BadArgument(f"profile: turns={turns!r}, expected a positive number")
+        args, named, _ = self._as_pairs(args, named, None)
         if (chosen := self._chosen(args, named)) is not self:
             return chosen.profile(*args, turns=turns, pause=pause, **named)
         if not isinstance(self._runner, CpuProgram | CudaProgram):
