@@ -6,7 +6,7 @@
 - no half (float16, bfloat16) is reduced into: every step would round; no fractions are added up in integers, and
   nothing in truth values
 - a gathered tensor is rows of an input or a constant, chosen by an input of integers (polyfuse.ir.gather)
-- // % << >> & | ^ are of integers
+- << >> & | ^ are of integers
 - numbers fit the integers that they meet or are stored to, and no integer has a negative number as its power
 - no factor of an index or a size is beyond 2**20, no number beyond 2**40, so that index arithmetic fits 64 bits
 
@@ -32,7 +32,17 @@ from polyfuse.ir.dependences import earlier
 from polyfuse.ir.gather import check_gathered
 from polyfuse.ir.nest_data import NestData
 from polyfuse.ir.number_types import NUMBER_TYPES, Type, computed_in, is_integer, is_number, is_real, joined
-from polyfuse.ir.scalar import AsType, BitAnd, BitOr, BitXor, OfIntegers, leaf_types, type_of, whole_number
+from polyfuse.ir.scalar import (
+    DIVIDES,
+    AsType,
+    BitAnd,
+    BitOr,
+    BitXor,
+    OfIntegers,
+    leaf_types,
+    type_of,
+    whole_number,
+)
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import statements
@@ -123,7 +133,7 @@ def _numbers_fit(nest: NestData, statement: Statement) -> None:
                 )
             return
         own = type_of(part, leaf)
-        if isinstance(part, OfIntegers) and is_real(own):
+        if isinstance(part, OfIntegers) and not isinstance(part, DIVIDES) and is_real(own):
             raise InvalidNest(
                 f"statement {statement.name}: {type(part).__name__} of {own} numbers: use integers; an index is a "
                 "number of the type that is stored"

@@ -5,7 +5,8 @@
            | number
            | body + body | body * body | body ** body       built unevaluated, never reordered
            | exp log sqrt tanh sin cos erf abs … (body)      FUNCTIONS has all
-           | FloorDiv(body, body) | Modulo(body, body) | …  of integers, as NumPy's // % << >> & | ^
+           | FloorDiv(body, body) | Modulo(body, body)      NumPy's // and %
+           | LeftShift(body, body) | BitAnd(body, body) | …  of integers, as NumPy's << >> & | ^
            | Maximum(body, body) | Minimum(body, body)      NaN wins, as in numpy.maximum
            | Select(condition, body, body)                  numpy.where
            | AsInt8(body) | AsFloat32(body) | …             numpy.astype; AsBool also of a condition
@@ -120,7 +121,7 @@ class Log10(Named):
 
 
 class OfIntegers(sympy.Function):
-    """An operation on two integers; bodies have it of no other numbers."""
+    """An operation on two integers; bodies have `DIVIDES` of floats, too, and the others of no other numbers."""
 
     nargs = 2
 
@@ -130,11 +131,14 @@ class OfIntegers(sympy.Function):
 
 
 class FloorDiv(OfIntegers):
-    """a // b, rounded down; 0 where b is 0, as in NumPy."""
+    """a // b, rounded down; where b is 0, 0 of integers and a / b of floats, as in NumPy."""
 
 
 class Modulo(OfIntegers):
-    """a % b with b's sign; 0 where b is 0, as in NumPy."""
+    """a % b with b's sign; where b is 0, 0 of integers and NaN of floats, as in NumPy."""
+
+
+DIVIDES = (FloorDiv, Modulo)
 
 
 class LeftShift(OfIntegers):
@@ -272,6 +276,8 @@ FUNCTIONS: Mapping[str, Callable[..., sympy.Expr]] = {
     "max": Maximum,
     "min": Minimum,
     "where": Select,
+    "floor_divide": lambda a, b: FloorDiv(a, b, evaluate=False),
+    "remainder": lambda a, b: Modulo(a, b, evaluate=False),
     **{dtype: _function(node) for dtype, node in CONVERSIONS.items()},
 }
 """The functions a body may call, by the name they have in text."""

@@ -23,7 +23,13 @@ import numpy.typing as npt
 
 from polyfuse.analysis.banks import WARP
 from polyfuse.codegen.cuda.device_ops import by_position
-from polyfuse.codegen.cuda.kernel_grammar import CONSTANTS, DTYPES, UNARY_MATH, UnsupportedKernel
+from polyfuse.codegen.cuda.kernel_grammar import (
+    BINARY_MATH,
+    CONSTANTS,
+    DTYPES,
+    UNARY_MATH,
+    UnsupportedKernel,
+)
 from polyfuse.codegen.looptree.half_types import CONVERSIONS, CONVERTED, converted, copied_bits
 from polyfuse.errors import TargetUnavailable
 from polyfuse.ir.precision import STEPS
@@ -140,7 +146,7 @@ def _thread() -> Any:
 
 def _names() -> dict[str, Any]:
     """The names a kernel may use besides `cuda`, with the GPU's result types and treatment of NaN."""
-    functions = {f: partial(_math, f) for f in (*UNARY_MATH, "pow")}
+    functions = {f: partial(_math, f) for f in (*UNARY_MATH, *BINARY_MATH)}
     constants = {c: getattr(np, c) for c in CONSTANTS}
     casts = {dtype: getattr(np, dtype) for dtype in DTYPES}
     halves = {name: partial(converted, name) for name in CONVERSIONS}

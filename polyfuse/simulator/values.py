@@ -118,8 +118,8 @@ def call(function: str, arguments: Sequence[Value]) -> Value:
     # Only float32 alone stays float32; integers and mixtures are computed in float64.
     dtype = "float32" if all(o.dtype == np.float32 for o in operands) else "float64"
     operands = [o.astype(dtype) for o in operands]
-    if name == "pow":
-        return np.asarray(np.power(operands[0], operands[1]))[()]
+    if name in ("pow", "fmod"):
+        return np.asarray((np.power if name == "pow" else np.fmod)(operands[0], operands[1]))[()]
     ufunc = _SCALAR.get(name) or _NUMPY.get(name) or getattr(np, name)
     return np.asarray(ufunc(operands[0]), dtype=dtype)[()]
 

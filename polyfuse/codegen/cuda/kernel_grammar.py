@@ -51,6 +51,7 @@ EXPONENTIAL = (
 )
 ANGLES = ("sin", "cos", "tan", "asin", "acos", "atan", "asinh", "acosh", "atanh")
 UNARY_MATH = (*EXPONENTIAL, *ANGLES, "floor", "ceil")
+BINARY_MATH = ("pow", "fmod")
 CONSTANTS = ("inf", "nan", "pi")
 
 SHUFFLE = "cuda.shfl_xor_sync"
@@ -391,7 +392,7 @@ def callee(func: ast.expr, arguments: int) -> str | None:
         case ast.Attribute(value=ast.Name(id="cuda"), attr="shfl_xor_sync"):
             return SHUFFLE if arguments == 3 else None
         case ast.Attribute(value=ast.Name(id="math"), attr=name):
-            if (name in UNARY_MATH and arguments == 1) or (name == "pow" and arguments == 2):
+            if (name in UNARY_MATH and arguments == 1) or (name in BINARY_MATH and arguments == 2):
                 return f"math.{name}"
         case ast.Name(id=name) if name in DEVICE_OPS:
             op = DEVICE_OPS[name]

@@ -36,6 +36,20 @@ _UNSIGNED: Mapping[type[ast.operator], str] = {
 }
 """Operations on integers whose second operand could be any; in lock-step both sides of a choice are computed."""
 
+_TURNED = "({m} < {zero} and {b} > {zero} or {m} > {zero} and {b} < {zero})"
+_FLOAT_MOD = (
+    f"{{m}} + {{b}} if {_TURNED} else "
+    "({zero} if {b} > {zero} else -{zero}) if {m} == {zero} else {m}"
+)
+_FLOAT_QUOTIENT = f"({{a}} - {{m}}) / {{b}} - {{one}} if {_TURNED} else ({{a}} - {{m}}) / {{b}}"
+_FLOAT_FLOOR = (
+    "{a} / {b} if {b} == {zero} else {a} / {b} * {zero} if {q} == {zero} else "
+    "{f} + {one} if {q} - {f} > {half} else {f}"
+)
+"""// and % of floats after NumPy's npy_divmod: m is C's remainder, which is exact, q the quotient without it, turned to
+the side of b's sign, and f is q rounded down. A remainder of 0 has b's sign, a quotient of 0 that of a / b.
+"""
+
 PRELUDE = re.compile(r"value\d+")
 """The names that `Values` gives to parts of a body that are used twice: per statement, of any type."""
 
@@ -201,6 +215,8 @@ class Values:
         """
         if dtype == "bool":
             return _of_truths(operator, left, right)
+        if is_real(dtype):
+            return self._of_floats(operator, left, right, dtype)
         known = literal(right)
         divides = isinstance(operator, ast.FloorDiv | ast.Mod)
         shifts = isinstance(operator, ast.LShift | ast.RShift)
@@ -211,6 +227,22 @@ class Values:
             text = guarded[type(operator)].format(a=a, b=b)
             return _kept(ast.parse(text, mode="eval").body, dtype, chosen=True)
         return _kept(ast.BinOp(left, operator, right), dtype)
+
+    def _of_floats(self, operator: ast.operator, left: ast.expr, right: ast.expr, dtype: Type) -> ast.expr:
+        """// or % of floats in NumPy's meaning, which is Python's where b is not 0."""
+        numbers = {"zero": 0.0, "half": 0.5, "one": 1.0}
+        words = {name: ast.unparse(self._number(value, dtype)) for name, value in numbers.items()}
+        words |= {"a": ast.unparse(self._simple(left)), "b": ast.unparse(self._simple(right))}
+
+        def of(text: str) -> ast.expr:
+            return ast.parse(text.format(**words), mode="eval").body
+
+        words["m"] = ast.unparse(self._named(self._call("fmod", [of("{a}"), of("{b}")], dtype)))
+        if isinstance(operator, ast.Mod):
+            return of(_FLOAT_MOD)
+        words["q"] = ast.unparse(self._named(of(_FLOAT_QUOTIENT)))
+        words["f"] = ast.unparse(self._named(self._call("floor", [of("{q}")], dtype)))
+        return of(_FLOAT_FLOOR)
 
     def _read(self, node: ast.expr) -> ast.expr:
         """The expression with names for the elements in it."""

@@ -187,6 +187,10 @@ class Real:
         """The smallest whole number that is not below it."""
         return self._call("ceil")
 
+    def remainder(self, other: Real) -> Real:
+        """What is left of it beside a multiple of another number, with its own sign, exact: C's fmod."""
+        return self._real(self.builder.frem(self.value, other.value))
+
     def by_libm(self, name: str) -> Real:
         """A function of the C library, by a call for each number."""
         return self._call(name)

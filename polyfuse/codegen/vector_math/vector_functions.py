@@ -27,8 +27,10 @@ from polyfuse.codegen.vector_math.register_width import in_whole_registers
 VECTOR_FUNCTIONS = {name: f"vector_{name}" for name in ("exp", "log", "tanh", "erf", "pow", "sin", "cos")}
 """The names of a body's functions in vector code."""
 
-WHOLE_NUMBERS = {"floor": "vector_floor", "ceil": "vector_ceil"}
-"""Roundings to whole numbers that stay floating-point numbers; numba's math.floor gives an int64."""
+WHOLE_NUMBERS = {"floor": "vector_floor", "ceil": "vector_ceil", "fmod": "vector_fmod"}
+"""Roundings to whole numbers that stay floating-point numbers, and what is left of a division; numba's math.floor gives
+an int64, and it has no math.fmod.
+"""
 
 
 def _scales(context: Any) -> bool:
@@ -104,3 +106,9 @@ def vector_floor(typingctx: Any, x: Any) -> Any:
 def vector_ceil(typingctx: Any, x: Any) -> Any:
     """The smallest whole number that is not below x, exact."""
     return _typed(lambda value: value.rounded_up(), x)
+
+
+@intrinsic
+def vector_fmod(typingctx: Any, x: Any, y: Any) -> Any:
+    """`x - y * trunc(x / y)`, exact, by a call of libm."""
+    return _typed(lambda value, by: value.remainder(by), x, y)

@@ -16,7 +16,8 @@ are chosen between, so that a branch that is not taken contributes 0 and not `0 
     log(1 + exp(u))   u: seed / (1 + exp(-u))
     sqrt(a)           seed / (2 * sqrt(a));  a ** 0 has none
     float32(a)        seed; conversions to integers and bool have none
-    floor, ceil, comparisons, operations of integers: none
+    a % b             a: seed;   b: -(seed * (a // b))
+    floor, ceil, //, comparisons, operations of integers: none
 
 Subgradients at kinks are those of torch. A node's value appears in its own derivative (tanh: 1 - y * y), and a
 statement that stores it lets the derivative read it.
@@ -42,6 +43,7 @@ from polyfuse.ir.scalar import (
     Log10,
     Maximum,
     Minimum,
+    Modulo,
     OfIntegers,
     Read,
     Select,
@@ -84,9 +86,14 @@ def _visit(node: sympy.Basic, seed: sympy.Expr, found: Contributions) -> None:
     if isinstance(node, Read):
         _add(found, {node: seed})
         return
-    if not node.atoms(Read) or isinstance(node, Boolean | Relational | OfIntegers):
+    if not node.atoms(Read) or isinstance(node, Boolean | Relational):
         return
     match node:
+        case Modulo(args=(left, right)):
+            _visit(left, seed, found)
+            _visit(right, neg(mul(seed, FUNCTIONS["floor_divide"](left, right))), found)
+        case OfIntegers():
+            return
         case sympy.Add():
             for arg in node.args:
                 _visit(arg, seed, found)
