@@ -40,7 +40,7 @@ ALLOWED = (
 )
 TESTS = "comparisons (< <= > >= == !=) of values; and, or, not"
 
-_ARITY = {"pow": 2, "where": 3}
+_ARITY = {"pow": 2, "floor_divide": 2, "remainder": 2, "where": 3}
 
 
 @dataclass
@@ -229,22 +229,26 @@ class Body:
             return reduce(scalar.FUNCTIONS[name], args)
         if name is None or name in ("max", "min", "len") or len(args) != _ARITY.get(name, 1):
             self._refuse(node, f"{ast.unparse(node)} with {quantity(len(args), 'argument')}", ALLOWED)
-        self.fractional |= name not in ("abs", "pow", "floor", "ceil")
+        self.fractional |= name not in ("abs", "pow", "floor", "ceil", "floor_divide", "remainder")
         return args[0] if name == "float" else scalar.FUNCTIONS[name](*args)
 
     def _of_integers(self, node: ast.BinOp) -> sympy.Expr:
-        """An operation on two integers of arrays; indices and sizes, which have the target's type, are none."""
+        """An operation on two integers. Indices and sizes, which else have the target's type, are int64 in it."""
         made = BINARY[type(node.op)](self.value(node.left), self.value(node.right))
-        if made.atoms(sympy.Symbol) - made.atoms(scalar.Read):
-            self._refuse(
-                node,
-                f"{ast.unparse(node)} in a value: an operation of integers on an index or a size",
-                f"// and % by constants in subscripts, bounds and conditions; {ALLOWED}",
-            )
-        return made
+        whole = {symbol: scalar.FUNCTIONS["int64"](symbol) for symbol in _whole_numbers(made)}
+        return scalar.substitute(made, whole) if whole else made
 
     def _refuse(self, node: ast.expr, why: str, allowed: str) -> NoReturn:
         self.affine.names.source.refuse(node, why, allowed)
+
+
+def _whole_numbers(body: sympy.Basic) -> set[sympy.Basic]:
+    """The indices and sizes in a body that no conversion has a type for."""
+    if isinstance(body, scalar.AsType):
+        return set()
+    if isinstance(body, sympy.Symbol):
+        return set() if isinstance(body, scalar.Read) else {body}
+    return {symbol for arg in body.args for symbol in _whole_numbers(arg)}
 
 
 def scalar_access(affine: Affine, tensor: str) -> Access:

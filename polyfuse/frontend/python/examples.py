@@ -21,7 +21,7 @@ import numpy as np
 from polyfuse.errors import BadArgument
 from polyfuse.frontend.python.parameters import DTYPES
 from polyfuse.frontend.python.source import Source
-from polyfuse.ir.number_types import ITEMSIZE
+from polyfuse.ir.number_types import COMPLEX_NOTES
 
 
 def annotations_of(function: FunctionType, example: Sequence[Any] | Mapping[str, Any]) -> dict[str, str]:
@@ -38,17 +38,17 @@ def annotations_of(function: FunctionType, example: Sequence[Any] | Mapping[str,
         for name, value in reversed(given.items())
         if _is_integer(value) and value > 1 and name.isascii()
     }
-    notes = {dtype: note for note, dtype in DTYPES.items()}
+    notes = {dtype: note for note, dtype in (*DTYPES.items(), *COMPLEX_NOTES.items())}
     found = {}
     for name, value in given.items():
         array = np.asarray(value)
         dtype = array.dtype.name
-        if dtype not in ITEMSIZE:
+        if dtype not in notes:
             raise BadArgument(
-                f"the example of {name} has type {dtype}; nests have {', '.join(sorted(ITEMSIZE))}"
+                f"the example of {name} has type {dtype}; nests have {', '.join(sorted(notes))}"
             )
         shape = ", ".join("1" if n == 1 else integers.get(n, f"n{n}") for n in array.shape)
-        found[name] = f"{notes[dtype]}[{shape}]" if array.shape else notes[dtype]  # type: ignore[index]
+        found[name] = f"{notes[dtype]}[{shape}]" if array.shape else notes[dtype]
     return found
 
 

@@ -404,6 +404,7 @@ class _Reader:
         read = {access.tensor for s in found for access in s.reads}
         given += (tensor for tensor in self.names.gathered.values() if tensor.name in read)
         given = [replace(t, below=tuple(self.limits[t.name])) if t.name in self.limits else t for t in given]
+        given = [replace(t, pairs=True) if t.name in self.lowered.pairs else t for t in given]
         types = local_types(self.found, {t.name: t.dtype for t in given})
         return (*given, *(Tensor(name, (), dtype, "temporary") for name, dtype in types.items()))
 

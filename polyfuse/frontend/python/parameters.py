@@ -19,21 +19,24 @@ from polyfuse.frontend.python.aliases import assigned_in, used_as_sizes
 from polyfuse.frontend.python.scope_names import Names
 from polyfuse.frontend.python.source import Source
 from polyfuse.ir import DType, Tensor
-from polyfuse.ir.number_types import NUMBER_TYPES, is_integer
+from polyfuse.ir.number_types import COMPLEX, COMPLEX_NOTES, NUMBER_TYPES, is_integer
 from polyfuse.sets import WORDS
 
 DTYPES: dict[str, DType] = {NUMBER_TYPES[dtype].note: dtype for dtype in get_args(DType)}
 WHOLE = "A[…] = …, in loops; another name for another array"
-ALLOWED = f'"f64", "f64[M, N]", "f32[2 * N + 1]"; {", ".join(DTYPES)}; extents affine in sizes'
+ALLOWED = (
+    f'"f64", "f64[M, N]", "f32[2 * N + 1]"; {", ".join((*DTYPES, *COMPLEX_NOTES))}; extents affine in sizes'
+)
 
 
 @dataclass(frozen=True)
 class Annotated:
-    """One parameter as it is written."""
+    """One parameter as it is written; the shape of an array of complex numbers ends with their 2 parts (`pairs`)."""
 
     node: ast.arg
     dtype: DType
     shape: tuple[ast.expr, ...]
+    pairs: bool = False
 
     @property
     def is_integer(self) -> bool:
@@ -92,6 +95,9 @@ def _annotated(source: Source, node: ast.arg) -> Annotated:
     if isinstance(parsed, ast.Subscript):
         shape = tuple(parsed.slice.elts) if isinstance(parsed.slice, ast.Tuple) else (parsed.slice,)
         parsed = parsed.value
+    if isinstance(parsed, ast.Name) and parsed.id in COMPLEX_NOTES:
+        dtype = COMPLEX[COMPLEX_NOTES[parsed.id]]
+        return Annotated(node, dtype, (*shape, ast.copy_location(ast.Constant(2), note)), pairs=True)
     if not (isinstance(parsed, ast.Name) and parsed.id in DTYPES):
         source.refuse(note, f"the annotation {ast.unparse(note)} cannot be read", ALLOWED)
     return Annotated(node, DTYPES[parsed.id], shape)
@@ -224,7 +230,7 @@ def _size_names(source: Source, extent: ast.expr, arrays: set[str]) -> Iterator[
 
 def _tensor(names: Names, parameter: Annotated) -> Tensor:
     shape = tuple(_extent(names, part) for part in parameter.shape)
-    return Tensor(parameter.node.arg, shape, parameter.dtype, "input")
+    return Tensor(parameter.node.arg, shape, parameter.dtype, "input", pairs=parameter.pairs)
 
 
 def _extent(names: Names, node: ast.expr) -> int | str:

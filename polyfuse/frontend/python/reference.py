@@ -13,6 +13,7 @@ import numpy as np
 from polyfuse.errors import BadArgument
 from polyfuse.frontend.python.scope_names import Names
 from polyfuse.ir.sizes import extent, solved
+from polyfuse.ir.tensor import pairs_of
 
 
 def reference(names: Names) -> Callable[..., Any]:
@@ -44,7 +45,7 @@ def reference(names: Names) -> Callable[..., Any]:
 
 def sizes_of(names: Names, arguments: dict[str, Any]) -> dict[str, int]:
     """The sizes of one call; BadArgument if its arrays do not agree on them."""
-    shapes = {t.name: np.shape(arguments[t.name]) for t in names.tensors.values()}
+    shapes = {t.name: np.shape(pairs_of(t, arguments[t.name])) for t in names.tensors.values()}
     for tensor in names.tensors.values():
         if len(shapes[tensor.name]) != tensor.rank:
             raise BadArgument(f"{tensor.name}: shape {list(shapes[tensor.name])}, expected {tensor}")

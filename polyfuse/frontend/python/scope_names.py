@@ -45,6 +45,8 @@ FUNCTIONS: tuple[tuple[str, tuple[object, ...]], ...] = (
     ("abs", (math.fabs, np.abs, np.fabs, builtins.abs)),
     ("max", (builtins.max, np.maximum)),
     ("min", (builtins.min, np.minimum)),
+    ("floor_divide", (np.floor_divide,)),
+    ("remainder", (np.remainder, np.mod)),
     ("where", (np.where,)),
     ("float", (builtins.float,)),
     ("range", (builtins.range,)),

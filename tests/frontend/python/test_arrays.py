@@ -56,7 +56,7 @@ def test_types_and_shapes_that_a_local_array_may_have() -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("T = np.empty(N, np.complex64)", "the element type np.complex64"),
+        ("T = np.empty(N, np.longdouble)", "the element type np.longdouble"),
         ("T = np.empty(N, np.float32, 'C')", r"np.float32, .C.\): these arguments"),
         ("T = np.empty(x[0])", r"x\[0\] depends on data"),
         (

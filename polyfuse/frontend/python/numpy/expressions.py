@@ -16,6 +16,8 @@ import numpy as np
 
 from polyfuse.errors import NotAffine
 from polyfuse.frontend.python.gathers import is_from_data
+from polyfuse.frontend.python.numpy import complex_numbers
+from polyfuse.frontend.python.numpy.complex_numbers import applied, as_complex, chosen, pair, parts
 from polyfuse.frontend.python.numpy.frames import Frame, LocalFunction
 from polyfuse.frontend.python.numpy.program import CALLED, Program
 from polyfuse.frontend.python.numpy.subscripts import Cut, Part, from_start, subscripted
@@ -33,11 +35,23 @@ from polyfuse.frontend.python.numpy.values import (
 )
 from polyfuse.frontend.python.scope_names import FUNCTIONS, MISSING
 from polyfuse.ir.expression import OPERATORS
-from polyfuse.ir.number_types import ITEMSIZE, NUMBER_TYPES, is_integer, is_number, is_real, real_type
+from polyfuse.ir.number_types import (
+    ITEMSIZE,
+    NUMBER_TYPES,
+    is_complex,
+    is_integer,
+    is_number,
+    is_real,
+    part_type,
+    real_type,
+)
 
 Call = Callable[["Expressions", ast.Call, list[Value], dict[str, Value], Array | None], Value]
 
 ALLOWED = "array expressions of NumPy: slices, arithmetic, @, sums and maxima over axes, np.where, np.exp, …"
+COMPLEX_OPERATIONS = (
+    "+ - * / == !=, ** of constant integers, np.exp abs conj real imag sum mean matmul einsum"
+)
 LARGEST_CONSTANT = 256
 """Elements of a constant array from outside, which becomes one statement each."""
 
@@ -78,6 +92,8 @@ class Expressions:
         match node:
             case ast.Constant(value=bool() | int() | float() as literal):
                 return Scalar(node, weak_type(literal) or "integer")
+            case ast.Constant(value=complex() as literal):
+                return self.outer(node, literal)
             case ast.Constant():
                 return Static(node.value)
             case ast.Name():
@@ -139,6 +155,9 @@ class Expressions:
     def outer(self, node: ast.expr, outside: object) -> Value:
         """A Python object as a value: a number keeps its name in the decorated function."""
         dtype = weak_type(outside)
+        if dtype is not None and is_complex(dtype):
+            assert isinstance(outside, complex | np.complexfloating), "weak_type knows numbers"
+            return Scalar(placed(_literals(outside), node), dtype)
         if dtype is not None:
             assert isinstance(outside, int | float | np.generic), "weak_type knows numbers"
             literal = outside.item() if isinstance(outside, np.generic) else outside
@@ -168,9 +187,10 @@ class Expressions:
         )
         for index in np.ndindex(*outside.shape):
             target = made.element(tuple(number(i) for i in index))
-            assert isinstance(target, ast.Subscript), "an array has dimensions"
-            store = ast.Subscript(target.value, target.slice, ast.Store())
-            program.emit(ast.Assign([store], number(outside[index].item())))
+            value = outside[index].item()
+            literal = _literals(value) if isinstance(value, complex) else number(value)
+            for statement in program.assigned(target, literal):
+                program.emit(statement)
         self.constants[id(outside)] = made
         return made
 
@@ -194,6 +214,8 @@ class Expressions:
                     return self.placed_scalar(number(inner.rank), node)
                 case "dtype":
                     return Static(np.dtype(inner.dtype))
+                case "real" | "imag":
+                    return part_of(inner, node.attr)
             self.refuse(
                 node, f"{ast.unparse(node)} of an array", ".T .shape .size .ndim .dtype and NumPy's methods"
             )
@@ -203,6 +225,8 @@ class Expressions:
                 return self.outer(node, found)
             if found is not MISSING:
                 return Static(found)
+        if isinstance(inner, Scalar) and is_complex(inner.dtype) and node.attr in ("real", "imag"):
+            return part_of(inner, node.attr)
         if isinstance(inner, Scalar) and node.attr == "dtype" and inner.dtype in ITEMSIZE:
             return Static(np.dtype(inner.dtype))
         return self.unread(node)
@@ -405,10 +429,10 @@ class Expressions:
 
         def at(index: tuple[ast.expr, ...]) -> ast.expr:
             *rest, last = parts
-            made = last.node
+            made = as_complex(last.node, last.dtype) if is_complex(dtype) else last.node
             for position in range(len(rest) - 1, -1, -1):
                 test = ast.Compare(index[0], [ast.Eq()], [number(position)])
-                made = ast.IfExp(test, rest[position].node, made)
+                made = chosen(test, rest[position].node, made, [rest[position].dtype, dtype])
             return made
 
         return Array((number(len(parts)),), dtype, at)
@@ -435,6 +459,10 @@ class Expressions:
                 return Static(not known.value)
             self.refuse(node, f"{ast.unparse(node)} is no number", ALLOWED)
         value = values[0]
+        if is_complex(value.dtype) and isinstance(node.op, ast.USub | ast.UAdd):
+            return self.program.elementwise(
+                complex_numbers.minus if isinstance(node.op, ast.USub) else lambda a: a, value.dtype, values
+            )
         if isinstance(node.op, ast.Invert) and value.dtype != BOOL:
             return self.inverted(node, value)
         if isinstance(node.op, ast.USub) and value.dtype == BOOL:
@@ -450,7 +478,7 @@ class Expressions:
             dtype = BOOL if isinstance(node.op, ast.Not | ast.Invert) else value.dtype
             if isinstance(node.op, ast.Invert):
                 return Scalar(ast.copy_location(ast.UnaryOp(ast.Not(), value.node), node), BOOL)
-            return Scalar(_rebuilt(node, operand=value.node), dtype)
+            return Scalar(_rebuilt(node, operand=_tested(value)), dtype)
         if isinstance(node.op, ast.Invert | ast.Not):
             if value.dtype != BOOL or isinstance(node.op, ast.Not):
                 self.refuse(node, f"{ast.unparse(node)} of an array", "~ of a condition")
@@ -480,17 +508,30 @@ class Expressions:
     def operation(self, node: ast.expr, op: ast.operator, values: list[Scalar | Array]) -> Scalar | Array:
         """An operator of two values."""
         types = [value.dtype for value in values]
+        if any(map(is_complex, types)):
+            return self.of_complex(
+                node, common_type(types), lambda kinds: lambda a, b: applied(op, a, b, kinds), values
+            )
         logical = {ast.BitAnd: ast.And, ast.BitOr: ast.Or, ast.Mult: ast.And, ast.Add: ast.Or}
         if type(op) in logical and types == [BOOL, BOOL]:
             join = logical[type(op)]()
             return self.program.elementwise(lambda a, b: ast.BoolOp(join, [a, b]), BOOL, values)
         if isinstance(op, ast.BitXor) and types == [BOOL, BOOL]:
-            return self.compared(ast.NotEq(), values)
+            return self.compared(ast.NotEq(), values, node)
         if types == [BOOL, BOOL] and not isinstance(op, ast.Div):
             self.refuse(
                 node, f"{ast.unparse(node)}: this operator on conditions", "+ * / & | ^ ~; .astype(np.int8)"
             )
         dtype = common_type(types, divides=isinstance(op, ast.Div))
+        if isinstance(op, ast.FloorDiv | ast.Mod) and is_real(dtype):
+            function = "floor_divide" if isinstance(op, ast.FloorDiv) else "remainder"
+            return self.program.elementwise(
+                lambda a, b: placed(
+                    self.program.call(function, as_number(a, types[0]), as_number(b, types[1])), node
+                ),
+                dtype,
+                values,
+            )
         if type(op) in OPERATORS.values():
             self.integers(node, types)
         if BOOL in types and all(known == BOOL or is_number(known) for known in types):
@@ -507,6 +548,23 @@ class Expressions:
         def make(a: ast.expr, b: ast.expr) -> ast.expr:
             return ast.BinOp(as_number(a, types[0]), op, as_number(b, types[1]))
 
+        return self.program.elementwise(make, dtype, values)
+
+    def of_complex(
+        self,
+        node: ast.expr,
+        dtype: str,
+        formula: Callable[[list[str]], Callable[..., ast.expr]],
+        values: Sequence[Scalar | Array],
+    ) -> Scalar | Array:
+        """An operation of which one operand is complex, as a formula on numbers of some types."""
+        values = self.program.in_parts(values)
+        make = formula([value.dtype for value in values])
+        index = tuple(number(0) for _ in range(max(v.rank if isinstance(v, Array) else 0 for v in values)))
+        try:
+            make(*(v.node if isinstance(v, Scalar) else v.element(index[: v.rank]) for v in values))
+        except ValueError as error:
+            self.refuse(node, f"{ast.unparse(node)}: {error}", f"{COMPLEX_OPERATIONS} of complex numbers")
         return self.program.elementwise(make, dtype, values)
 
     def integers(self, node: ast.expr, types: Sequence[str]) -> None:
@@ -528,17 +586,25 @@ class Expressions:
         if all(isinstance(value, Scalar) for value in values):
             if isinstance(node.ops[0], ast.Is | ast.IsNot):  # a number is not None
                 return Static(isinstance(node.ops[0], ast.IsNot))
+            if any(is_complex(value.dtype) for value in values):
+                if len(node.ops) > 1:
+                    self.refuse(node, f"{ast.unparse(node)} of complex numbers", "one comparison: == !=")
+                return self.compared(node.ops[0], values, node)
             parts = [value.node for value in values if isinstance(value, Scalar)]
             return Scalar(_rebuilt(node, left=parts[0], comparators=parts[1:]), BOOL)
         if len(node.ops) > 1 or not isinstance(
             node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.Eq | ast.NotEq
         ):
             self.refuse(node, f"{ast.unparse(node)} of arrays", "one comparison: < <= > >= == !=")
-        return self.compared(node.ops[0], values)
+        return self.compared(node.ops[0], values, node)
 
-    def compared(self, op: ast.cmpop, values: list[Scalar | Array]) -> Scalar | Array:
+    def compared(self, op: ast.cmpop, values: list[Scalar | Array], node: ast.expr) -> Scalar | Array:
         """One comparison, element by element."""
         types = [value.dtype for value in values]
+        if any(map(is_complex, types)):
+            return self.of_complex(
+                node, BOOL, lambda kinds: lambda a, b: complex_numbers.compared(op, a, b, kinds), values
+            )
         return self.program.elementwise(
             lambda a, b: ast.Compare(as_number(a, types[0]), [op], [as_number(b, types[1])]), BOOL, values
         )
@@ -573,7 +639,7 @@ class Expressions:
         if not all(isinstance(value, Scalar) for value in values):
             self.refuse(node, f"{ast.unparse(node)}: the truth of an array", "np.logical_and, & and |")
         return Scalar(
-            _rebuilt(node, values=[value.node for value in values if isinstance(value, Scalar)]), BOOL
+            _rebuilt(node, values=[_tested(value) for value in values if isinstance(value, Scalar)]), BOOL
         )
 
     def test(self, node: ast.expr) -> ast.expr | bool:
@@ -585,7 +651,7 @@ class Expressions:
             self.refuse(
                 node, f"{ast.unparse(node)}: the truth of an array", "np.where, or a condition of one element"
             )
-        return value.node
+        return _tested(value)
 
     def choice(self, node: ast.IfExp) -> Value:
         """a if test else b."""
@@ -595,7 +661,10 @@ class Expressions:
         values = self.operands([node.body, node.orelse])
         if values is None:
             self.refuse(node, f"{ast.unparse(node)} chooses what is no number", "numbers")
-        dtype = common_type([value.dtype for value in values])
+        types = [value.dtype for value in values]
+        dtype = common_type(types)
+        if is_complex(dtype):
+            return self.program.elementwise(lambda a, b: chosen(test, a, b, types), dtype, values)
         if all(isinstance(value, Scalar) for value in values):
             body, orelse = (value.node for value in values if isinstance(value, Scalar))
             return Scalar(_rebuilt(node, test=test, body=body, orelse=orelse), dtype)
@@ -609,7 +678,7 @@ class Expressions:
         before: list[Value] = []
         if isinstance(node.func, ast.Attribute):
             inner = self.value(node.func.value)
-            if isinstance(inner, Array):
+            if isinstance(inner, Array) or (isinstance(inner, Scalar) and is_complex(inner.dtype)):
                 before = [inner]
                 function = getattr(np.ndarray, node.func.attr, None)
                 if self.calls(function) is None:
@@ -632,7 +701,7 @@ class Expressions:
         named = {str(word.arg): self.value(word.value) for word in node.keywords}
         if inlines:
             return self.inlined(self, node, function, args, named)
-        plain = [value for value in args if isinstance(value, Scalar)]
+        plain = [value for value in args if isinstance(value, Scalar) and not is_complex(value.dtype)]
         if scalar_name is not None and len(plain) == len(args) and not named:
             return self.scalar_call(node, scalar_name, plain)
         call = self.calls(function)
@@ -646,7 +715,7 @@ class Expressions:
         types = [arg.dtype for arg in args]
         if called in ITEMSIZE:
             dtype = called
-        elif called in ("max", "min", "abs", "pow", "floor", "ceil"):
+        elif called in ("max", "min", "abs", "pow", "floor", "ceil", "floor_divide", "remainder"):
             dtype = common_type(types)
         elif called == "where":
             dtype = common_type(types[1:])
@@ -664,6 +733,25 @@ class Expressions:
             )
             return Scalar(ast.copy_location(made, node), dtype)
         return Scalar(_rebuilt(node, func=function, args=nodes), dtype)
+
+
+def part_of(value: Array | Scalar, which: str) -> Array | Scalar:
+    """x.real or x.imag: of an array in memory a view."""
+    position, dtype = ("real", "imag").index(which), part_type(value.dtype)
+    if isinstance(value, Scalar):
+        return Scalar(parts(as_complex(value.node, value.dtype))[position], dtype)
+    if not is_complex(value.dtype):
+        return value if not position else replace(value, element=lambda index: number(0), storage=None)
+    return replace(value, dtype=dtype, element=lambda index: parts(value.element(index))[position])
+
+
+def _tested(value: Scalar) -> ast.expr:
+    """A number as a condition: a complex one is true if it is not 0."""
+    return as_test(value.node, value.dtype) if is_complex(value.dtype) else value.node
+
+
+def _literals(value: complex | np.complexfloating[Any, Any]) -> ast.expr:
+    return pair(number(float(value.real)), number(float(value.imag)))
 
 
 def _counted(axis: int, start: ast.expr) -> Callable[[tuple[ast.expr, ...]], ast.expr]:

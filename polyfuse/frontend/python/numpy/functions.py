@@ -14,7 +14,9 @@ from typing import Any, NoReturn, get_args
 
 import numpy as np
 
-from polyfuse.frontend.python.numpy.expressions import Call, Expressions
+from polyfuse.frontend.python.numpy import complex_numbers
+from polyfuse.frontend.python.numpy.complex_numbers import applied, as_complex, chosen, pair
+from polyfuse.frontend.python.numpy.expressions import COMPLEX_OPERATIONS, Call, Expressions, part_of
 from polyfuse.frontend.python.numpy.library import arctan, arctan2, cholesky, cov, rint, trunc
 from polyfuse.frontend.python.numpy.program import MAXIMUM, MINIMUM, PRODUCT, SUM, Reduction, shape_text
 from polyfuse.frontend.python.numpy.scatters import updated_at
@@ -34,19 +36,23 @@ from polyfuse.frontend.python.numpy.values import (
     stored_type,
 )
 from polyfuse.ir.number_types import (
+    COMPLEX,
     ITEMSIZE,
     NUMBER_TYPES,
     DType,
     element_type,
+    is_complex,
     is_integer,
     is_number,
     is_real,
+    part_type,
     real_type,
+    with_parts,
 )
 
 Shape = tuple[ast.expr, ...]
 
-ALLOWED_TYPES = ", ".join(ITEMSIZE)
+ALLOWED_TYPES = ", ".join((*ITEMSIZE, *COMPLEX))
 
 
 class Arguments:
@@ -144,11 +150,21 @@ class Arguments:
     def type_of(self, name: str) -> str:
         """An argument that is an element type."""
         value = self.given.get(name)
-        found = element_type(value.value) if isinstance(value, Static) else None
+        found: str | None = element_type(value.value) if isinstance(value, Static) else None
+        if found is None and isinstance(value, Static):
+            found = _complex_type(value.value)
         if found is None:
             known = getattr(getattr(value, "value", None), "__name__", f"in {ast.unparse(self.node)}")
             self.e.refuse(self.node, f"the element type {known}", ALLOWED_TYPES)
         return found
+
+
+def _complex_type(name: object) -> str | None:
+    try:
+        found = np.dtype(name).name  # type: ignore[call-overload]  # whatever it may be
+    except TypeError:
+        return None
+    return found if found in COMPLEX else None
 
 
 CALLS: dict[int, Call] = {}
@@ -191,12 +207,19 @@ def _for(names: str, *functions: object) -> Callable[[Callable[[Expressions, Arg
 # formulas of elements
 
 
+Form = Callable[[Expressions, ast.expr, Sequence[Array | Scalar]], Array | Scalar]
+"""A function of the values of a call of which one is complex."""
+
+
 def _elementwise(
     count: int,
     make: Callable[..., ast.expr],
     dtype: Callable[[list[str]], str],
     numbers: bool = True,
+    complex_form: Form | None = None,
 ) -> Call:
+    """A function of elements; `complex_form` is that of complex numbers, where there is one."""
+
     def call(
         e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
     ) -> Value:
@@ -211,7 +234,14 @@ def _elementwise(
                 e, *(as_number(p, t) if numbers else as_test(p, t) for p, t in zip(parts, types, strict=True))
             )
 
-        made = e.program.elementwise(formula, dtype(types), values)
+        if not any(map(is_complex, types)) or not numbers:
+            made = e.program.elementwise(formula, dtype(types), values)
+        elif complex_form is not None:
+            made = complex_form(e, node, values)
+        else:
+            e.refuse(
+                node, f"{ast.unparse(node)} of complex numbers", f"{COMPLEX_OPERATIONS} of complex numbers"
+            )
         if out is None:
             return made
         if not isinstance(out, Array) or out.storage is None:
@@ -238,11 +268,29 @@ def _logical(op: ast.boolop) -> Callable[..., ast.expr]:
     return lambda e, a, b: ast.BoolOp(op, [a, b])
 
 
+def _complex_operator(op: ast.operator) -> Form:
+    return lambda e, node, values: e.operation(node, op, list(values))
+
+
+def _complex_comparison(op: ast.cmpop) -> Form:
+    return lambda e, node, values: e.compared(op, list(values), node)
+
+
+def _complex_function(
+    make: Callable[[Callable[..., ast.expr], ast.expr], ast.expr],
+    dtype: Callable[[str], str] = lambda own: own,
+) -> Form:
+    def form(e: Expressions, node: ast.expr, values: Sequence[Array | Scalar]) -> Array | Scalar:
+        return e.program.elementwise(partial(make, e.program.call), dtype(values[0].dtype), values)
+
+    return form
+
+
 @_for("x", np.sign)
 def _sign(e: Expressions, a: Arguments) -> Value:
     value = a.either("x")
-    if value.dtype == BOOL:
-        a.refuse("conditions, which have no sign")
+    if value.dtype == BOOL or is_complex(value.dtype):
+        a.refuse("conditions or complex numbers, which have no sign")
 
     def make(x: ast.expr) -> ast.expr:
         below = ast.IfExp(ast.Compare(x, [ast.Lt()], [number(0)]), number(-1), x)
@@ -262,7 +310,6 @@ def _bool(types: list[str]) -> str:
 
 for _name, _objects in {
     "sqrt": (np.sqrt,),
-    "exp": (np.exp,),
     "log": (np.log,),
     "sin": (np.sin,),
     "cos": (np.cos,),
@@ -281,10 +328,61 @@ for _name, _objects in {
     "expm1": (np.expm1,),
 }.items():
     _define(_elementwise(1, _function(_name), _real), *_objects)
-_define(_elementwise(1, _function("abs"), common_type), np.abs, np.fabs, builtins.abs)
-_define(_elementwise(1, lambda e, a: ast.UnaryOp(ast.USub(), a), common_type), np.negative)
-_define(_elementwise(1, lambda e, a: ast.BinOp(a, ast.Mult(), a), common_type), np.square)
-_define(_elementwise(1, lambda e, a: ast.BinOp(number(1.0), ast.Div(), a), _real), np.reciprocal)
+_define(
+    _elementwise(1, _function("exp"), _real, complex_form=_complex_function(complex_numbers.exponential)),
+    np.exp,
+)
+_define(
+    _elementwise(
+        1,
+        _function("abs"),
+        common_type,
+        complex_form=_complex_function(complex_numbers.magnitude, part_type),
+    ),
+    np.abs,
+    builtins.abs,
+)
+_define(_elementwise(1, _function("abs"), common_type), np.fabs)
+_define(
+    _elementwise(
+        1,
+        lambda e, a: ast.UnaryOp(ast.USub(), a),
+        common_type,
+        complex_form=_complex_function(lambda call, a: complex_numbers.minus(a)),
+    ),
+    np.negative,
+)
+_define(
+    _elementwise(
+        1,
+        lambda e, a: ast.BinOp(a, ast.Mult(), a),
+        common_type,
+        complex_form=lambda e, node, values: e.operation(node, ast.Mult(), [*values, *values]),
+    ),
+    np.square,
+)
+_define(
+    _elementwise(
+        1,
+        lambda e, a: ast.BinOp(number(1.0), ast.Div(), a),
+        _real,
+        complex_form=lambda e, node, values: e.operation(
+            node, ast.Div(), [Scalar(number(1.0), "fraction"), *values]
+        ),
+    ),
+    np.reciprocal,
+)
+_define(
+    _elementwise(
+        1,
+        lambda e, a: a,
+        common_type,
+        complex_form=_complex_function(lambda call, a: complex_numbers.conjugate(a)),
+    ),
+    np.conjugate,
+    np.ndarray.conjugate,
+    np.ndarray.conj,
+)
 _define(_elementwise(1, lambda e, a: ast.BinOp(number(2.0), ast.Pow(), a), _real), np.exp2)
 _define(_elementwise(1, _function("floor"), common_type), np.floor)
 _define(_elementwise(1, _function("ceil"), common_type), np.ceil)
@@ -306,8 +404,18 @@ for _op, _functions in {
     ast.Mult: (np.multiply,),
     ast.Pow: (np.power,),
 }.items():
-    _define(_elementwise(2, _operator(_op()), common_type), *_functions)
-_define(_elementwise(2, _operator(ast.Div()), lambda t: common_type(t, divides=True)), np.divide)
+    _define(
+        _elementwise(2, _operator(_op()), common_type, complex_form=_complex_operator(_op())), *_functions
+    )
+_define(
+    _elementwise(
+        2,
+        _operator(ast.Div()),
+        lambda t: common_type(t, divides=True),
+        complex_form=_complex_operator(ast.Div()),
+    ),
+    np.divide,
+)
 for _cmp, _ufunc in {
     ast.Lt: np.less,
     ast.LtE: np.less_equal,
@@ -316,7 +424,7 @@ for _cmp, _ufunc in {
     ast.Eq: np.equal,
     ast.NotEq: np.not_equal,
 }.items():
-    _define(_elementwise(2, _comparison(_cmp()), _bool), _ufunc)
+    _define(_elementwise(2, _comparison(_cmp()), _bool, complex_form=_complex_comparison(_cmp())), _ufunc)
 _define(_elementwise(2, _logical(ast.And()), _bool, numbers=False), np.logical_and)
 _define(_elementwise(2, _logical(ast.Or()), _bool, numbers=False), np.logical_or)
 _define(_elementwise(1, lambda e, a: ast.UnaryOp(ast.Not(), a), _bool, numbers=False), np.logical_not)
@@ -369,6 +477,8 @@ def _where(e: Expressions, a: Arguments) -> Value:
     dtype = common_type([x.dtype, y.dtype])
 
     def make(t: ast.expr, first: ast.expr, second: ast.expr) -> ast.expr:
+        if is_complex(dtype):
+            return chosen(as_test(t, test.dtype), first, second, [x.dtype, y.dtype])
         if dtype != BOOL:
             first, second = as_number(first, x.dtype), as_number(second, y.dtype)
         return ast.IfExp(as_test(t, test.dtype), first, second)
@@ -379,6 +489,8 @@ def _where(e: Expressions, a: Arguments) -> Value:
 @_for("a min max out", np.clip, np.ndarray.clip)
 def _clip(e: Expressions, a: Arguments) -> Value:
     value: Scalar | Array = a.either("a")
+    if is_complex(value.dtype):
+        a.refuse("an order of complex numbers")
     for name, function in (("min", "max"), ("max", "min")):
         if a.has(name):
             bound = a.either(name)
@@ -684,7 +796,10 @@ def _triangle(e: Expressions, a: Arguments, upper: bool) -> Array:
     def at(index: Index) -> ast.expr:
         *_, i, j = index
         kept = ast.Compare(minus(j, i), [ast.GtE() if upper else ast.LtE()], [number(k)])
-        return ast.IfExp(kept, as_number(array.element(index), array.dtype), number(0))
+        own = array.element(index)
+        if is_complex(array.dtype):
+            return chosen(kept, own, number(0), [array.dtype, "integer"])
+        return ast.IfExp(kept, as_number(own, array.dtype), number(0))
 
     return Array(array.shape, array.dtype, at)
 
@@ -705,7 +820,8 @@ def _diagonal(e: Expressions, a: Arguments) -> Value:
     def at(index: Index) -> ast.expr:
         i, j = index
         own = array.element((minus(i, number(max(-k, 0))),))
-        return ast.IfExp(ast.Compare(minus(j, i), [ast.Eq()], [number(k)]), own, number(0))
+        on = ast.Compare(minus(j, i), [ast.Eq()], [number(k)])
+        return chosen(on, own, number(0), [array.dtype, "integer"])
 
     return Array((size, size), array.dtype, at)
 
@@ -780,9 +896,9 @@ def _joined(e: Expressions, a: Arguments, arrays: list[Array], axis: int) -> Arr
         for array, stop in reversed(list(zip(arrays, ends, strict=True))):
             begin = minus(stop, array.shape[axis])
             own = array.element((*index[:axis], minus(index[axis], begin), *index[axis + 1 :]))
-            own = as_number(own, array.dtype)
+            own = as_complex(own, array.dtype) if is_complex(dtype) else as_number(own, array.dtype)
             test = ast.Compare(index[axis], [ast.Lt()], [stop])
-            made = own if made is None else ast.IfExp(test, own, made)
+            made = own if made is None else chosen(test, own, made, [dtype, dtype])
         assert made is not None, "there is at least one array"
         return made
 
@@ -806,7 +922,7 @@ def _roll(e: Expressions, a: Arguments) -> Value:
         other = array.element((*index[:axis], wrapped, *index[axis + 1 :]))
         op = ast.GtE() if shift > 0 else ast.Lt()
         bound = number(0) if shift > 0 else extent
-        return ast.IfExp(ast.Compare(moved, [op], [bound]), inside, other)
+        return chosen(ast.Compare(moved, [op], [bound]), inside, other, [array.dtype] * 2)
 
     return Array(array.shape, array.dtype, at)
 
@@ -890,7 +1006,8 @@ def _pad(e: Expressions, a: Arguments) -> Value:
         if not inside:
             return own
         test = inside[0] if len(inside) == 1 else ast.BoolOp(ast.And(), inside)
-        return ast.IfExp(test, own, fill.node if isinstance(fill, Scalar) else number(0))
+        value = fill if isinstance(fill, Scalar) else Scalar(number(0), "integer")
+        return chosen(test, own, value.node, [array.dtype, value.dtype])
 
     return Array(tuple(extents), array.dtype, at)
 
@@ -921,7 +1038,9 @@ def _filled(value: float | None) -> Callable[[Expressions, Arguments], Value]:
 def _constant(e: Expressions, shape: Shape, dtype: str, value: float | None) -> Array:
     if value is None:
         return e.program.array(shape, dtype, "empty_array")
-    literal = number(float(value) if is_real(dtype) else int(value))
+    literal = number(float(value) if is_real(dtype) or is_complex(dtype) else int(value))
+    if is_complex(dtype):
+        literal = pair(literal, number(0.0))
     if dtype == BOOL:
         literal = ast.Compare(number(int(value)), [ast.NotEq()], [number(0)])
     return Array(shape, dtype, lambda index: literal)
@@ -964,6 +1083,8 @@ def _of_type(e: Expressions, made: Array, dtype: str) -> Array:
     """An array of a type. A literal is one of the type already where it is of that kind."""
     if is_number(made.dtype) and is_real(made.dtype) <= is_real(dtype) and dtype != BOOL:
         return Array(made.shape, dtype, made.element)
+    if is_complex(made.dtype) and is_complex(dtype) and is_number(made.dtype):
+        return Array(made.shape, dtype, made.element)
     found = e.program.converted(made, dtype)
     assert isinstance(found, Array), "a converted array is an array"
     return found
@@ -979,7 +1100,10 @@ def _eye(e: Expressions, a: Arguments) -> Value:
     def at(index: Index) -> ast.expr:
         return ast.IfExp(ast.Compare(minus(index[1], index[0]), [ast.Eq()], [number(k)]), one, zero)
 
-    return Array((rows, columns), a.dtype("float64"), at)
+    dtype = a.dtype("float64")
+    if is_complex(dtype):
+        return Array((rows, columns), dtype, lambda index: as_complex(at(index), "float64"))
+    return Array((rows, columns), dtype, at)
 
 
 _define(
@@ -1084,7 +1208,7 @@ def _mean(e: Expressions, a: Arguments) -> Value:
 
 
 def _mean_type(value: Array) -> str:
-    return value.dtype if is_real(value.dtype) else "float64"
+    return value.dtype if is_real(value.dtype) or is_complex(value.dtype) else "float64"
 
 
 def _mean_of(e: Expressions, value: Array, axes: Sequence[int], dtype: str, less: int) -> Array | Scalar:
@@ -1099,12 +1223,15 @@ def _mean_of(e: Expressions, value: Array, axes: Sequence[int], dtype: str, less
         for axis in axes:
             size = _size_product(size, value.shape[axis])
         count = Scalar(minus(size, number(less)), "integer")
-    return e.program.elementwise(lambda x, n: ast.BinOp(x, ast.Div(), n), dtype, [total, count])
+    types = [dtype, count.dtype]
+    return e.program.elementwise(lambda x, n: applied(ast.Div(), x, n, types), dtype, [total, count])
 
 
 @_for("a axis dtype out ddof keepdims", np.var, np.ndarray.var)
 def _var(e: Expressions, a: Arguments) -> Value:
     value = a.array("a")
+    if is_complex(value.dtype):
+        a.refuse("complex numbers")
     axes, dtype = a.axes("axis", value.rank), a.dtype(_mean_type(value))
     mean = _with_kept(value, axes, _mean_of(e, value, axes, dtype, 0))
     mean = e.program.kept(mean, "mean") if len(axes) < value.rank else mean
@@ -1138,9 +1265,12 @@ def _cumsum(e: Expressions, a: Arguments) -> Value:
 
     def at(index: Index) -> ast.expr:
         before = made.element((*index[:axis], minus(index[axis], number(1)), *index[axis + 1 :]))
-        own = as_number(value.element(index), value.dtype)
+        own = (
+            value.element(index) if is_complex(value.dtype) else as_number(value.element(index), value.dtype)
+        )
         first = ast.Compare(index[axis], [ast.GtE()], [number(1)])
-        return ast.IfExp(first, ast.BinOp(before, ast.Add(), own), own)
+        types = [made.dtype, value.dtype if value.dtype != BOOL else "integer"]
+        return chosen(first, applied(ast.Add(), before, own, types), own, types)
 
     e.program.scan(made, Array(value.shape, made.dtype, at))
     return made
@@ -1187,7 +1317,7 @@ def product(e: Expressions, node: ast.Call, left: Array, right: Array, into: Arr
         i, j = inner[: len(rows)], inner[len(rows) :]
         mine = a.element((*outer, *i, k) if left.rank > 1 else (k,))
         theirs = b.element((*outer, k, *j) if right.rank > 1 else (k,))
-        return ast.BinOp(as_number(mine, left.dtype), ast.Mult(), as_number(theirs, right.dtype))
+        return applied(ast.Mult(), mine, theirs, [left.dtype, right.dtype])
 
     dtype = common_type([left.dtype, right.dtype])
     terms = Array((*batch, *rows, *columns, own), dtype, at)
@@ -1223,7 +1353,17 @@ def _inner(
     return _matmul(e, node, args, named, into)
 
 
-_define(_inner, np.inner, np.vdot)
+def _vdot(
+    e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+) -> Value:
+    """np.vdot: of complex numbers, those of the first vector are conjugated."""
+    first = Arguments(e, node, "a b", args, named).array("a")
+    conjugated = e.program.elementwise(complex_numbers.conjugate, first.dtype, [first])
+    return _inner(e, node, [conjugated if is_complex(first.dtype) else first, *args[1:]], named, into)
+
+
+_define(_inner, np.inner)
+_define(_vdot, np.vdot)
 
 
 def _einsum(
@@ -1259,13 +1399,14 @@ def _einsum(
 
     def at(index: Index) -> ast.expr:
         place = dict(zip(order, index, strict=True))
-        parts = [x.element(tuple(place[c] for c in o)) for o, x in zip(operands, arrays, strict=True)]
-        made = parts[0]
-        for part in parts[1:]:
-            made = ast.BinOp(made, ast.Mult(), part)
+        factors = [x.element(tuple(place[c] for c in o)) for o, x in zip(operands, arrays, strict=True)]
+        made, own = factors[0], types[0]
+        for part, other in zip(factors[1:], types[1:], strict=True):
+            made, own = applied(ast.Mult(), made, part, [own, other]), common_type([own, other])
         return made
 
-    dtype = common_type([array.dtype for array in arrays])
+    types = [array.dtype for array in arrays]
+    dtype = common_type(types)
     terms = Array(tuple(extents[letter] for letter in order), dtype, at)
     if not gone:
         return terms
@@ -1287,11 +1428,43 @@ def _tensordot(e: Expressions, a: Arguments) -> Value:
         i = index[: len(kept_left)]
         j = index[len(kept_left) : len(kept_left) + len(kept_right)]
         k = index[len(kept_left) + len(kept_right) :]
-        return ast.BinOp(left.element((*i, *k)), ast.Mult(), right.element((*k, *j)))
+        types = [left.dtype, right.dtype]
+        return applied(ast.Mult(), left.element((*i, *k)), right.element((*k, *j)), types)
 
     dtype = common_type([left.dtype, right.dtype])
     terms = Array((*kept_left, *kept_right, *own), dtype, at)
     return e.program.reduced(SUM, terms, list(range(terms.rank - count, terms.rank)), "product", dtype)
+
+
+# complex numbers
+
+
+@_for("val", np.real)
+def _real_part(e: Expressions, a: Arguments) -> Value:
+    return part_of(a.either("val"), "real")
+
+
+@_for("val", np.imag)
+def _imaginary_part(e: Expressions, a: Arguments) -> Value:
+    return part_of(a.either("val"), "imag")
+
+
+@_for("real imag", builtins.complex)
+def _complex(e: Expressions, a: Arguments) -> Value:
+    real = a.either("real")
+    imaginary = a.either("imag") if a.has("imag") else Scalar(number(0), "integer")
+    if any(is_complex(part.dtype) or isinstance(part, Array) for part in (real, imaginary)):
+        a.refuse("other parts than two real numbers")
+    dtype = with_parts(common_type([real.dtype, imaginary.dtype, "fraction"]))
+    return e.program.elementwise(pair, dtype, [real, imaginary])
+
+
+def _to_complex(dtype: str) -> Callable[[Expressions, Arguments], Value]:
+    return lambda e, a: e.program.converted(a.either("x"), dtype)
+
+
+for _complex_dtype in COMPLEX:
+    _for("x", np.dtype(_complex_dtype).type)(_to_complex(_complex_dtype))
 
 
 @_for("a", builtins.len)

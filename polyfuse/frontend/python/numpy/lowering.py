@@ -12,20 +12,24 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 from polyfuse.frontend.python.numpy.frames import Frame
-from polyfuse.frontend.python.numpy.program import Program
+from polyfuse.frontend.python.numpy.program import Program, stored_array
 from polyfuse.frontend.python.numpy.statements import Statements
-from polyfuse.frontend.python.numpy.syntax import element, name, placed
-from polyfuse.frontend.python.numpy.values import Array, Index, Scalar, Value
+from polyfuse.frontend.python.numpy.syntax import name, placed
+from polyfuse.frontend.python.numpy.values import Scalar, Value
 from polyfuse.frontend.python.parameters import assigned_names, base_context, declared_names
 from polyfuse.frontend.python.source import Source
+from polyfuse.ir.number_types import with_parts
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """A function on elements, and where NumPy's order of reads and stores needed a temporary."""
+    """A function on elements, where NumPy's order of reads and stores needed a temporary, and which arrays that it
+    makes have complex numbers, as pairs along a last axis.
+    """
 
     source: Source
     notes: tuple[str, ...]
+    pairs: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         """The statements that array expressions became, as Python prints them."""
@@ -44,25 +48,27 @@ def lowered(source: Source) -> Lowered:
     parameters = {tensor.name for tensor in names.tensors.values() if tensor.rank}
     program = Program(names, context, taken, parameters, place=source.tree)
     variables: dict[str, Value] = {size: Scalar(name(size), "integer") for size in names.sizes}
+    numbers: list[str] = []
     for tensor in names.tensors.values():
-        if tensor.rank:
-            variables[tensor.name] = _given(tensor.name, names.shapes[tensor.name], tensor.dtype)
+        if tensor.pairs:
+            whole = stored_array(tensor.name, names.shapes[tensor.name][:-1], with_parts(tensor.dtype))
+            variables[tensor.name] = whole if whole.rank else Scalar(whole.element(()), whole.dtype)
+            numbers += [tensor.name] if not whole.rank else []
+        elif tensor.rank:
+            variables[tensor.name] = stored_array(tensor.name, names.shapes[tensor.name], tensor.dtype)
         elif tensor.name not in names.sizes:
             dtype = "integer" if tensor.dtype in ("int32", "int64") else tensor.dtype
             variables[tensor.name] = Scalar(name(tensor.name), dtype)
     frame = Frame(source, variables, label=source.function.__name__, is_first=True)
-    body = Statements(program, frame).block(source.tree.body)
+    statements = Statements(program, frame)
+    own = statements.own_numbers([number for number in numbers if number in names.locals])
+    body = [*own, *statements.block(source.tree.body)]
     body = _without_unread(body, source.tree) or [placed(ast.Pass(), source.tree)]
     tree = copy(source.tree)
     tree.body = [*program.assumed, *body]
-    return Lowered(replace(source, tree=tree, added=program.added), tuple(program.notes))
-
-
-def _given(tensor: str, shape: tuple[ast.expr, ...], dtype: str) -> Array:
-    def at(index: Index) -> ast.expr:
-        return element(tensor, index)
-
-    return Array(shape, dtype, at, tensor)
+    return Lowered(
+        replace(source, tree=tree, added=program.added), tuple(program.notes), frozenset(program.pairs)
+    )
 
 
 def _without_unread(body: list[ast.stmt], before: ast.FunctionDef) -> list[ast.stmt]:

@@ -19,6 +19,7 @@ import islpy as isl
 import numpy as np
 
 from polyfuse.frontend.python.aliases import Aliases
+from polyfuse.frontend.python.numpy.complex_numbers import as_complex, chosen, pair, parts, shared_terms
 from polyfuse.frontend.python.numpy.geometry import Geometry
 from polyfuse.frontend.python.numpy.syntax import constant, element, loop, name, number, placed, stored
 from polyfuse.frontend.python.numpy.values import (
@@ -35,7 +36,15 @@ from polyfuse.frontend.python.numpy.values import (
 from polyfuse.frontend.python.parameters import DTYPES
 from polyfuse.frontend.python.scope import Scope
 from polyfuse.frontend.python.scope_names import MISSING, Names, outer_value
-from polyfuse.ir.number_types import ITEMSIZE, is_number, is_real, sum_type
+from polyfuse.ir.number_types import (
+    ITEMSIZE,
+    is_complex,
+    is_integer,
+    is_number,
+    is_real,
+    part_type,
+    sum_type,
+)
 
 NOTES = {dtype: note for note, dtype in DTYPES.items()}
 
@@ -67,6 +76,8 @@ CALLED: dict[str, object] = {
     "expm1": np.expm1,
     "floor": np.floor,
     "ceil": np.ceil,
+    "floor_divide": np.floor_divide,
+    "remainder": np.remainder,
     "empty": np.empty,
     **{dtype: np.dtype(dtype).type for dtype in ITEMSIZE},
 }
@@ -91,7 +102,8 @@ class Program:
 
     `taken` are the names that are in use; `added` the names that lowered statements need from outside; `notes` say
     where a temporary was needed to keep NumPy's order of reads and stores. `parameters` are the arrays that are given,
-    `storages` those that were made. `assumed` are the equalities of sizes that NumPy checks. `hint` is
+    `storages` those that were made, `pairs` those of both that hold complex numbers, with their real and
+    imaginary parts along a last axis. `assumed` are the equalities of sizes that NumPy checks. `hint` is
     the name that the next array made gets, if it is free.
     """
 
@@ -107,6 +119,7 @@ class Program:
     place: ast.AST = field(default_factory=ast.Pass)
     indices: dict[str, str] = field(default_factory=dict)
     storages: set[str] = field(default_factory=set)
+    pairs: set[str] = field(default_factory=set)
     assumed: list[ast.stmt] = field(default_factory=list)
     hint: str | None = None
 
@@ -199,14 +212,17 @@ class Program:
         tensor = self.named(stem)
         self.storages.add(tensor)
         extents = [self._extent(part) for part in shape]
+        if is_complex(dtype):
+            self.pairs.add(tensor)
+            extents.append(number(2))
         shapes = ast.Tuple(extents, ast.Load())
         self.emit(
             ast.Assign(
                 [ast.Name(tensor, ast.Store())],
-                ast.Call(self.function("empty"), [shapes, ast.Constant(dtype)], []),
+                ast.Call(self.function("empty"), [shapes, ast.Constant(part_type(dtype))], []),
             )
         )
-        return Array(tuple(shape), dtype, lambda index: element(tensor, index), tensor)
+        return stored_array(tensor, shape, dtype)
 
     def _extent(self, extent: ast.expr) -> ast.expr:
         found = {part.id for part in ast.walk(extent) if isinstance(part, ast.Name)}
@@ -232,6 +248,8 @@ class Program:
 
     def cast(self, node: ast.expr, dtype: str) -> ast.expr:
         """An element converted to a type."""
+        if is_complex(dtype):
+            return pair(*(self.cast(part, part_type(dtype)) for part in parts(node)))
         return self.call(dtype, node)
 
     def converted(self, value: Array | Scalar, dtype: str) -> Array | Scalar:
@@ -240,10 +258,19 @@ class Program:
             return value
         if dtype == BOOL:
             return self.elementwise(lambda x: as_test(x, value.dtype), BOOL, [value])
+        if is_complex(value.dtype) and not is_complex(dtype):
+            self.refuse(f"complex numbers as {dtype}", "x.real, abs(x)")
+        if is_complex(dtype):
+            return self.elementwise(lambda x: self.cast(as_complex(x, value.dtype), dtype), dtype, [value])
         return self.elementwise(lambda x: self.cast(x, dtype), dtype, [value])
 
     def variable(self, value: Scalar, stem: str) -> Scalar:
         """A variable with the value of an expression now."""
+        if is_complex(value.dtype):
+            own = [self.fresh(f"{stem}_{part}") for part in ("real", "imag")]
+            for variable, part in zip(own, parts(value.node), strict=True):
+                self.set(variable, part, part_type(value.dtype))
+            return Scalar(pair(*map(name, own)), value.dtype)
         found = self.fresh(stem)
         self.set(found, value.node, value.dtype)
         return Scalar(name(found), value.dtype)
@@ -268,21 +295,54 @@ class Program:
             )
         loops, index = self.loops("i", target.shape)
         left, right = target.element(index), made.element(index)
-        if target.dtype != BOOL:
-            right = as_number(right, made.dtype)
+        right = self.fitting(right, made.dtype, target.dtype)
         if target.mask is not None:
-            right = ast.IfExp(as_test(target.mask.element(index), target.mask.dtype), right, left)
+            test = as_test(target.mask.element(index), target.mask.dtype)
+            right = chosen(test, right, left, [target.dtype, target.dtype])
         reads = self._reads(right, target.storage)
-        order = self.geometry.order_of(loops, _subscripts(left), reads) if reads else (False,) * len(loops)
+        place = _subscripts(left)
+        if is_complex(target.dtype):  # both parts are stored at once: the last subscript chooses between them
+            place, reads = _subscripts(parts(left)[0])[:-1], [one[:-1] for one in reads]
+        order = self.geometry.order_of(loops, place, reads) if reads else (False,) * len(loops)
         if order is None:
             self._store_through_temporary(target, value, made)
             return
-        self.emit_nest(loops, [ast.Assign([stored(left)], right)], order)
+        self.emit_nest(loops, self.assigned(left, right), order)
+
+    def fitting(self, value: ast.expr, dtype: str, target: str) -> ast.expr:
+        """An element of one type as it is stored to an array of another."""
+        if is_complex(target):
+            return as_complex(value, dtype)
+        if is_complex(dtype):
+            self.refuse(
+                f"complex numbers are stored to {target} numbers", "x.real, abs(x), or a complex array"
+            )
+        return value if target == BOOL else as_number(value, dtype)
+
+    def assigned(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
+        """The assignments of an element or a variable: two of a complex number, which read all before they store.
+
+        z = z * z    ->   real = …z_real, z_imag…;  z_imag = …;  z_real = real
+        """
+        if not isinstance(value, ast.Tuple):
+            return [ast.Assign([stored(target)], value)]
+        places, new = parts(target), parts(value)
+        shared, (real, imaginary) = shared_terms(new, self.fresh)
+        first, second = (
+            ast.Assign([stored(place)], part) for place, part in zip(places, (real, imaginary), strict=True)
+        )
+        if ast.unparse(first.targets[0]) == ast.unparse(real):
+            return [*shared, second]
+        if not _reads_part(imaginary, places[0]):
+            return [*shared, first, second]
+        kept = self.fresh("real")
+        first.targets = [ast.Name(kept, ast.Store())]
+        return [*shared, first, second, ast.Assign([stored(places[0])], name(kept))]
 
     def scan(self, target: Array, value: Array) -> None:
         """target[...] = value from the first element to the last, where an element may read those before it."""
         loops, index = self.loops("i", target.shape)
-        self.emit_nest(loops, [ast.Assign([stored(target.element(index))], value.element(index))])
+        self.emit_nest(loops, self.assigned(target.element(index), value.element(index)))
 
     def _store_through_temporary(self, target: Array, value: Array | Scalar, made: Array) -> None:
         text = ast.unparse(self.place).split("\n")[0]
@@ -392,6 +452,7 @@ class Program:
     ) -> Array | Scalar:
         """A function of elements, for arrays that broadcast; a number if all are numbers."""
         arrays = [value for value in values if isinstance(value, Array)]
+        values = self.in_parts(values)
         if not arrays:
             numbers = self.distinct(values)
             return Scalar(make(*(value.node for value in numbers if isinstance(value, Scalar))), dtype)
@@ -410,13 +471,26 @@ class Program:
         same = len(set(strong)) < 2 and all(map(is_real, strong))
         return values if same or len(strong) < 2 else [self._strong(value) for value in values]
 
+    def in_parts(self, values: Sequence[Array | Scalar]) -> Sequence[Array | Scalar]:
+        """Operands of which one is complex: integers become numbers of its parts' type, which do not wrap."""
+        if not any(is_complex(value.dtype) for value in values):
+            return values
+        dtype = part_type(common_type([value.dtype for value in values]))
+        dtype = "float64" if is_number(dtype) else dtype
+        return [
+            self.converted(value, dtype) if is_integer(value.dtype) and not is_number(value.dtype) else value
+            for value in values
+        ]
+
     def _strong(self, value: Array | Scalar) -> Array | Scalar:
         if value.dtype == BOOL or is_number(value.dtype):
             return value
 
         def typed(node: ast.expr) -> ast.expr:
+            if isinstance(node, ast.Tuple):
+                return pair(*map(typed, parts(node)))
             known = any(isinstance(part, ast.Subscript | ast.Call) for part in ast.walk(node))
-            return node if known else self.cast(node, value.dtype)
+            return node if known else self.cast(node, part_type(value.dtype))
 
         if isinstance(value, Scalar):
             return Scalar(typed(value.node), value.dtype)
@@ -464,24 +538,30 @@ class Program:
             places = dict(zip((*rest, *axes), (*kept, *reduced_index), strict=True))
             index = tuple(places[axis] for axis in range(value.rank))
             node = value.element(index)
-            node = node if dtype == BOOL else as_number(node, value.dtype)
+            node = self.fitting(node, value.dtype, dtype)
             if value.mask is None:
                 return node
             if how.begin is None:
                 self.refuse(
                     "a maximum or minimum of the elements that a mask selects", "np.where(m, a, neutral)"
                 )
-            return ast.IfExp(as_test(value.mask.element(index), BOOL), node, number(how.begin))
+            test = as_test(value.mask.element(index), BOOL)
+            return chosen(test, node, number(how.begin), [dtype, "integer"])
 
+        if is_complex(value.dtype) and how is not SUM:
+            self.refuse(
+                "a reduction of complex numbers other than their sum", "sum and mean; of x.real, abs(x)"
+            )
         begin = number(how.begin) if how.begin is not None else at([number(0)] * len(axes))
-        if how.begin is not None and is_real(dtype):
+        if how.begin is not None and (is_real(dtype) or is_complex(dtype)):
             begin = number(float(how.begin))
+        if is_complex(dtype):
+            begin = pair(begin, begin)
         if not rest:
-            variable = self.fresh(stem)
             self.hint = None
-            self.set(variable, begin, dtype)
-            self.emit_nest(inner, [self._combined(how, name(variable), at(gone))])
-            return Scalar(name(variable), dtype)
+            total = self.variable(Scalar(begin, dtype), stem)
+            self.emit_nest(inner, self._combined(how, total.node, at(gone)))
+            return total
         shape = tuple(value.shape[axis] for axis in rest)
         whole = at(gone)
         free = into is not None and not self._reads(ast.Tuple([whole, begin]), into.storage)
@@ -489,9 +569,8 @@ class Program:
         fits = fits and into is not None and (not into.adds or how is SUM)
         target = into if fits and into is not None and into.dtype == dtype else self.array(shape, dtype, stem)
         place = target.element(kept)
-        first = ast.Assign([stored(place)], begin)
-        body: list[ast.stmt] = [] if target.adds else [first]
-        for statement in self._nested(inner, [self._combined(how, place, whole)]):
+        body: list[ast.stmt] = [] if target.adds else self.assigned(place, begin)
+        for statement in self._nested(inner, self._combined(how, place, whole)):
             body.append(statement)
         self.emit_nest(outer, body)
         return target
@@ -502,11 +581,17 @@ class Program:
         made, self.block = self.block, outside
         return made
 
-    def _combined(self, how: Reduction, target: ast.expr, value: ast.expr) -> ast.stmt:
+    def _combined(self, how: Reduction, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
         if how.name in ("max", "min"):
-            return ast.Assign([stored(target)], self.call(how.name, target, value))
-        op = ast.Add() if how.name == "+" else ast.Mult()
-        return ast.AugAssign(stored(target), op, value)
+            return [ast.Assign([stored(target)], self.call(how.name, target, value))]
+        return self.updated(target, ast.Add() if how.name == "+" else ast.Mult(), value)
+
+    def updated(self, target: ast.expr, op: ast.operator, value: ast.expr) -> list[ast.stmt]:
+        """target op= value, where the value reads nothing of the target; both parts of a complex sum."""
+        if not isinstance(target, ast.Tuple):
+            return [ast.AugAssign(stored(target), op, value)]
+        shared, new = shared_terms(parts(value), self.fresh)
+        return [*shared, *(ast.AugAssign(stored(t), op, v) for t, v in zip(parts(target), new, strict=True))]
 
     def _same_shape(self, left: Sequence[ast.expr], right: Sequence[ast.expr]) -> bool:
         return len(left) == len(right) and all(map(self.geometry.same, left, right))
@@ -515,7 +600,29 @@ class Program:
     def type_of_reduction(how: Reduction, dtype: str) -> str:
         """NumPy's type of a sum: integers and conditions are added in 64 bits."""
         found = common_type([stored_type(dtype)])
+        if is_complex(found):
+            return found
         return sum_type(found) if how.begin is not None else found  # type: ignore[arg-type]  # a type of nests
+
+
+def stored_array(tensor: str, shape: Sequence[ast.expr], dtype: str) -> Array:
+    """The whole of an array in memory. Complex numbers are pairs along a last axis."""
+
+    def at(index: Index) -> ast.expr:
+        if is_complex(dtype):
+            return pair(*(element(tensor, (*index, number(part))) for part in (0, 1)))
+        return element(tensor, index)
+
+    return Array(tuple(shape), dtype, at, tensor)
+
+
+def _reads_part(value: ast.expr, place: ast.expr) -> bool:
+    """True if an expression may read the real part of a complex number that it is assigned to."""
+    if isinstance(place, ast.Name):
+        return any(isinstance(part, ast.Name) and part.id == place.id for part in ast.walk(value))
+    found = (part for part in ast.walk(value) if isinstance(part, ast.Subscript))
+    own = ast.unparse(place.value) if isinstance(place, ast.Subscript) else ""
+    return any(ast.unparse(part.value) == own and constant(_subscripts(part)[-1]) != 1 for part in found)
 
 
 def _subscripts(node: ast.expr) -> list[ast.expr]:

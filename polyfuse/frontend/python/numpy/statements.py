@@ -25,12 +25,13 @@ import numpy as np
 from polyfuse.errors import NotAffine
 from polyfuse.frontend.python.aliases import assigned_in
 from polyfuse.frontend.python.conditions import Predicate
+from polyfuse.frontend.python.numpy.complex_numbers import as_complex, pair
 from polyfuse.frontend.python.numpy.expressions import Expressions
 from polyfuse.frontend.python.numpy.frames import Frame, LocalFunction
 from polyfuse.frontend.python.numpy.functions import called
-from polyfuse.frontend.python.numpy.program import Program, shape_text
+from polyfuse.frontend.python.numpy.program import Program, shape_text, stored_array
 from polyfuse.frontend.python.numpy.scatters import AT_PLACES
-from polyfuse.frontend.python.numpy.syntax import constant, element, minus, name, number, placed, plus, stored
+from polyfuse.frontend.python.numpy.syntax import constant, minus, name, number, placed, plus, stored
 from polyfuse.frontend.python.numpy.values import (
     BOOL,
     Array,
@@ -44,7 +45,7 @@ from polyfuse.frontend.python.numpy.values import (
 from polyfuse.frontend.python.scope import Branch, Range
 from polyfuse.frontend.python.source import source_of
 from polyfuse.ir.expression import OPERATORS
-from polyfuse.ir.number_types import is_integer
+from polyfuse.ir.number_types import is_complex, is_integer, is_real
 
 DEEPEST = 16
 """Calls inside of calls: a function that calls itself ends here."""
@@ -196,10 +197,12 @@ class Statements:
             value = self._of_maker(keep, maker)
         except NotAffine:
             value = None
+        if value is not None and is_complex(value.dtype):
+            return False
         self.program.emit(node)
         if value is not None:
             self.program.storages.add(variable)
-            self.frame.variables[variable] = Array(value.shape, value.dtype, _elements(variable), variable)
+            self.frame.variables[variable] = stored_array(variable, value.shape, value.dtype)
         return True
 
     def _of_maker(self, call: ast.Call, maker: str) -> Array | None:
@@ -210,11 +213,7 @@ class Statements:
             value = self.expressions.value(call)
         finally:
             self.program.block, self.program.taken = outside, taken
-        return (
-            replace(value, dtype={"integer": "int64", "fraction": "float64"}.get(value.dtype, value.dtype))
-            if isinstance(value, Array)
-            else None
-        )
+        return replace(value, dtype=stored_type(value.dtype)) if isinstance(value, Array) else None
 
     def _view(self, target: ast.Subscript) -> Array | None:
         """The view that a subscripted target is; None for one element."""
@@ -270,13 +269,17 @@ class Statements:
             )
         assert isinstance(element, Scalar), "this target is one element"
         left = target if element.node is target else element.node
-        stored_node = left if left is target else stored(left)
-        plain = value.node if element.dtype == BOOL else as_number(value.node, value.dtype)
-        self.program.emit(_assigned(node, stored_node, plain))
+        stored_node = left if left is target or is_complex(element.dtype) else stored(left)
+        plain = self.program.fitting(value.node, value.dtype, element.dtype)
+        if is_complex(element.dtype):
+            for statement in self.program.assigned(element.node, plain):
+                self.program.emit(statement)
+        else:
+            self.program.emit(_assigned(node, stored_node, plain))
         self.changed(base.storage)
 
     def assign_parts(self, node: ast.stmt, target: ast.Tuple | ast.List, value: Value) -> None:
-        """a, b = values: those that a store could change are kept first."""
+        """a, b = values: numbers and formulas that a store could change are kept; a view shows what was stored."""
         if not isinstance(value, tuple):
             if isinstance(value, Array) and constant(value.shape[0]) == len(target.elts):
                 value = tuple(
@@ -295,20 +298,20 @@ class Statements:
             )
         changed = {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
         stored_to = [_base(part) for part in target.elts if isinstance(part, ast.Subscript)]
-        bases = {part.id for part in stored_to if isinstance(part, ast.Name)} | (changed & self.frame.carried)
-        storages = {
-            found.storage
-            for found in map(self.frame.found, bases)
-            if isinstance(found, Array) and found.storage
-        }
+        bases = {part.id for part in stored_to if isinstance(part, ast.Name)}
+        rebound = {part.id for part in target.elts if isinstance(part, ast.Name)} & self.frame.carried
+        storages, own = (
+            {v.storage for v in map(self.frame.found, names) if isinstance(v, Array) and v.storage}
+            for names in (bases | rebound, rebound)
+        )
         kept: list[Value] = []
         for part in value:
             read = set()
             if isinstance(part, Scalar):
                 read = {inner.id for inner in ast.walk(part.node) if isinstance(inner, ast.Name)}
-                if read & (changed | storages):
+                if read & (changed | storages) or is_complex(part.dtype):
                     part = self.program.variable(part, "value")
-            elif isinstance(part, Array) and (part.storage is None or part.storage in storages):
+            elif isinstance(part, Array) and (part.storage is None or part.storage in own):
                 part = self.program.kept(part, "value")
             kept.append(part)
         for one, part in zip(target.elts, kept, strict=True):
@@ -365,6 +368,14 @@ class Statements:
         frame, program = self.frame, self.program
         known = frame.variables.get(target.id)
         dtype = value.dtype
+        if isinstance(known, Scalar) and is_complex(known.dtype) is not is_complex(dtype):
+            if is_complex(dtype) and (program.scope or self.around):
+                self.expressions.refuse(
+                    target,
+                    f"{target.id} is a real number before this loop or branch, and a complex one in it",
+                    f"{target.id} = 0j before",
+                )
+            dtype = common_type([known.dtype, dtype])
         if isinstance(known, Array) and frame.is_first:
             self.expressions.refuse(
                 target,
@@ -373,6 +384,9 @@ class Statements:
             )
         if isinstance(known, Scalar) and known.dtype != dtype:
             dtype = common_type([known.dtype, dtype])
+        if is_complex(dtype):
+            self._bind_complex(target.id, as_complex(value.node, value.dtype), dtype)
+            return
         variable = self.variable(target.id)
         plain = value.node if dtype == BOOL else as_number(value.node, value.dtype)
         if frame.is_first:
@@ -381,6 +395,31 @@ class Statements:
             program.set(variable, plain, dtype)
         frame.variables[target.id] = Scalar(name(variable), dtype)
         self.alias(variable, value.node, dtype)
+
+    def _bind_complex(self, own: str, value: ast.expr, dtype: str) -> None:
+        """name = a complex number: two variables, which the name keeps."""
+        variables = pair(*(name(self._part(own, part)) for part in ("real", "imag")))
+        for statement in self.program.assigned(variables, value):
+            self.program.emit(statement)
+        self.frame.variables[own] = Scalar(variables, dtype)
+
+    def _part(self, own: str, part: str) -> str:
+        """The variable of a complex variable's real or imaginary part."""
+        names = self.frame.names
+        key = f"{own}.{part}"
+        if key not in names:
+            names[key] = self.program.fresh(f"{own}_{part}")
+        return names[key]
+
+    def own_numbers(self, parameters: Sequence[str]) -> list[ast.stmt]:
+        """Variables for complex parameters that the function assigns, whose caller never sees that."""
+        outside, self.program.block = self.program.block, []
+        for parameter in parameters:
+            given = self.frame.variables[parameter]
+            assert isinstance(given, Scalar), "a number is given"
+            self._bind_complex(parameter, given.node, given.dtype)
+        made, self.program.block = self.program.block, outside
+        return made
 
     def alias(self, variable: str, value: ast.expr, dtype: str) -> None:
         """Know an integer variable's value where it is affine."""
@@ -423,11 +462,7 @@ class Statements:
                         node.value, "the elements that another mask selects", "the same mask on both sides"
                     )
                 operand = replace(operand, mask=None)
-            made = self.expressions.operation(
-                ast.copy_location(ast.BinOp(_loaded(target), node.op, node.value), node),
-                node.op,
-                [plain, operand],
-            )
+            made = self.expressions.operation(_whole(node), node.op, [plain, operand])
             if not np.can_cast(stored_type(made.dtype), current.dtype, "same_kind"):
                 self.expressions.refuse(
                     node,
@@ -450,11 +485,15 @@ class Statements:
         if not isinstance(current, Scalar):
             self.expressions.refuse(node, f"{ast.unparse(node.target)} is no number", "numbers and arrays")
         dtype = common_type([current.dtype, value.dtype], divides=isinstance(node.op, ast.Div))
+        if is_complex(dtype):
+            self._update_complex(node, current, value)
+            return
+        if isinstance(node.op, ast.FloorDiv | ast.Mod) and is_real(dtype):
+            new = self.expressions.operation(_whole(node), node.op, [current, value])
+            self.assign_one(ast.copy_location(ast.Assign([node.target], node.value), node), node.target, new)
+            return
         if type(node.op) in OPERATORS.values():
-            self.expressions.integers(
-                ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node),
-                [current.dtype, value.dtype],
-            )
+            self.expressions.integers(_whole(node), [current.dtype, value.dtype])
         whole = ast.copy_location(ast.BinOp(current.node, node.op, value.node), node)
         if isinstance(node.target, ast.Name):
             frame, own = self.frame, node.target.id
@@ -468,6 +507,21 @@ class Statements:
         same = current.node is not None and ast.unparse(current.node) == ast.unparse(node.target)
         target = node.target if first and same else stored(current.node)
         self.program.emit(_updated(node, target, value.node))
+        base = self.expressions.value(_base(node.target))
+        self.changed(base.storage if isinstance(base, Array) else None)
+
+    def _update_complex(self, node: ast.AugAssign, current: Scalar, value: Scalar) -> None:
+        """One complex number op= a number. A sum is one of each part."""
+        program = self.program
+        plain = isinstance(node.op, ast.Add | ast.Sub) and is_complex(current.dtype)
+        own = {part.id for part in ast.walk(current.node) if isinstance(part, ast.Name)}
+        if plain and not own & {part.id for part in ast.walk(value.node) if isinstance(part, ast.Name)}:
+            for statement in program.updated(current.node, node.op, as_complex(value.node, value.dtype)):
+                program.emit(statement)
+        else:
+            whole = _whole(node)
+            made = self.expressions.operation(whole, node.op, [current, value])
+            self.assign_one(ast.copy_location(ast.Assign([node.target], whole), node), node.target, made)
         base = self.expressions.value(_base(node.target))
         self.changed(base.storage if isinstance(base, Array) else None)
 
@@ -692,7 +746,9 @@ class Statements:
         if storage is None or storage in self.program.parameters or known.mask is not None:
             return False
         index = tuple(name(f"d{k}") for k in range(known.rank))
-        if ast.unparse(known.element(index)) != ast.unparse(_elements(storage)(index)):
+        if ast.unparse(known.element(index)) != ast.unparse(
+            stored_array(storage, known.shape, known.dtype).element(index)
+        ):
             return False
         return not any(
             isinstance(value, Array) and value.storage == storage
@@ -796,7 +852,9 @@ class Statements:
         nodes = written if len(written) == len(values) else [node.value] * len(values)
         parts: list[ast.expr] = []
         for part, one in zip(nodes, values, strict=True):
-            if isinstance(one, Scalar):
+            if isinstance(one, Scalar) and is_complex(one.dtype):
+                parts.append(self._result(part, self.program.broadcast(one, ()), []))
+            elif isinstance(one, Scalar):
                 parts.append(one.node)
             elif isinstance(one, Array):
                 parts.append(self._result(part, one, [p.id for p in parts if isinstance(p, ast.Name)]))
@@ -813,7 +871,7 @@ class Statements:
         """The variable of an array that is returned: one that the function made, or a copy of another."""
         index = tuple(name(f"d{k}") for k in range(value.rank))
         whole = value.storage is not None and ast.unparse(value.element(index)) == ast.unparse(
-            _elements(value.storage)(index)
+            stored_array(value.storage, value.shape, value.dtype).element(index)
         )
         plain = whole and value.storage not in self.program.parameters and value.storage not in given
         if plain and value.storage is not None:
@@ -885,6 +943,12 @@ class Statements:
         names = self.program.names
         if isinstance(value.node, ast.Name) and value.node.id in set(names.tensors) - names.locals:
             return value
+        if is_complex(value.dtype):
+            kept = self.program.variable(value, parameter)
+            assert isinstance(kept.node, ast.Tuple), "a complex number is a pair"
+            own = [part.id for part in kept.node.elts if isinstance(part, ast.Name)]
+            inner.names.update(zip((f"{parameter}.real", f"{parameter}.imag"), own, strict=True))
+            return kept
         written = self.program.aliases.written_out(value.node)
         if self.program.geometry.is_affine(written):
             return Scalar(written, value.dtype)
@@ -940,10 +1004,6 @@ class Statements:
         return Static(value)
 
 
-def _elements(storage: str) -> Any:
-    return lambda index: element(storage, index)
-
-
 def _rebound(body: Sequence[ast.stmt]) -> tuple[str, ...]:
     """The names that statements give another array: x += e changes the one that x has."""
     updated = {id(n.target) for part in body for n in ast.walk(part) if isinstance(n, ast.AugAssign)}
@@ -971,6 +1031,11 @@ def _assigned(node: ast.stmt, target: ast.expr, value: ast.expr) -> ast.stmt:
     if isinstance(node, ast.AugAssign):
         return ast.copy_location(ast.AugAssign(stored(target), node.op, value), node)
     return ast.copy_location(ast.Assign([target], value), node)
+
+
+def _whole(node: ast.AugAssign) -> ast.BinOp:
+    """target op value, of target op= value."""
+    return ast.copy_location(ast.BinOp(_loaded(node.target), node.op, node.value), node)
 
 
 def _updated(node: ast.AugAssign, target: ast.expr, value: ast.expr) -> ast.stmt:

@@ -15,7 +15,16 @@ from typing import Any
 import numpy as np
 
 from polyfuse.frontend.python.numpy.syntax import number
-from polyfuse.ir.number_types import HALVES, ITEMSIZE, joined, quotient_type
+from polyfuse.ir.number_types import (
+    COMPLEX,
+    HALVES,
+    IMAGINARY,
+    ITEMSIZE,
+    complex_type,
+    is_complex,
+    joined,
+    quotient_type,
+)
 
 Index = tuple[ast.expr, ...]
 
@@ -25,7 +34,10 @@ BOOL = "bool"
 
 @dataclass(frozen=True)
 class Scalar:
-    """One number, as it is written; its type is "integer" or "fraction" where it is weak, as a literal is."""
+    """One number, as it is written; its type is "integer" or "fraction" where it is weak, as a literal is.
+
+    A complex number is written as a tuple of its real and its imaginary part (complex_numbers.py).
+    """
 
     node: ast.expr
     dtype: str
@@ -72,6 +84,8 @@ def common_type(types: Sequence[str], divides: bool = False) -> str:
     >>> common_type(["float16", "bfloat16"]), common_type(["bfloat16", "int16"]), common_type(["bool", "bool"])
     ('float32', 'float32', 'bool')
     """
+    if any(map(is_complex, types)):
+        return complex_type(types)
     if "bfloat16" in types and not set(types) <= _WITH_BFLOAT16:
         types = ["float32" if dtype in HALVES else dtype for dtype in types]
     found = joined(types)  # type: ignore[arg-type]  # they are types of nests
@@ -84,7 +98,7 @@ _WITH_BFLOAT16 = {"bfloat16", "bool", "int8", "uint8", "float32", "float64", "in
 
 def stored_type(dtype: str) -> str:
     """The type of an array of such elements: NumPy's default for weak ones."""
-    return {"integer": "int64", "fraction": "float64"}.get(dtype, dtype)
+    return {"integer": "int64", "fraction": "float64", IMAGINARY: "complex128"}.get(dtype, dtype)
 
 
 def as_number(node: ast.expr, dtype: str) -> ast.expr:
@@ -94,6 +108,8 @@ def as_number(node: ast.expr, dtype: str) -> ast.expr:
 
 def as_test(node: ast.expr, dtype: str) -> ast.expr:
     """A value as a condition: a number is true if it is not 0."""
+    if isinstance(node, ast.Tuple):
+        return ast.BoolOp(ast.Or(), [ast.Compare(part, [ast.NotEq()], [number(0)]) for part in node.elts])
     return node if dtype == BOOL else ast.Compare(node, [ast.NotEq()], [number(0)])
 
 
@@ -103,7 +119,9 @@ def weak_type(value: object) -> str | None:
         return BOOL
     if isinstance(value, np.generic):
         name = value.dtype.name
-        return name if name in ITEMSIZE else None
+        return name if name in ITEMSIZE or name in COMPLEX else None
+    if isinstance(value, complex):
+        return IMAGINARY
     return "integer" if isinstance(value, int) else "fraction" if isinstance(value, float) else None
 
 

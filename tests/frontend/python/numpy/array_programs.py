@@ -253,3 +253,9 @@ def grids(x: f64[N], y: f64[M], A: f64[2, N]):
     P, Q = np.meshgrid(x, y, indexing="ij")
     I, J = np.mgrid[: len(x), 1 : len(y)]
     return I * J, X * Y, P - Q, np.tile(A, (3, 1)), np.tile(A[:, :2], 2), np.tile(x, (2, 1))
+
+
+def exchanged(A: f64[N, M], x: f64[N]):
+    A[0], A[1] = A[1], A[0] * 2
+    A[0], A[-1] = A[-1], A[0]
+    x[0], x[1] = x[1], x[0]

@@ -207,5 +207,5 @@ def test_types_and_sizes_from_an_example() -> None:
     assert [str(t) for t in nest.inputs] == ["input x: float32[n3]", "input y: float64[n3, n2]"]
     (result,) = nest.with_role("output")
     assert result.dtype == "float64"
-    with pytest.raises(pf.BadArgument, match="the example of y has type complex128"):
-        pf.nest(_dot, example=(x, A * 1j))
+    with pytest.raises(pf.BadArgument, match="the example of y has type complex256"):
+        pf.nest(_dot, example=(x, A.astype(np.clongdouble)))

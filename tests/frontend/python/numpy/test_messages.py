@@ -30,8 +30,8 @@ BAD = [
     ("x[:] = A.sum(axis=2)[0]", "A.sum", "an axis of an array of rank 2"),
     ("x[:] = A.argsort()", "A.argsort", "A.argsort, a method that cannot be read"),
     ("A[:] = np.reshape(x, (2, n))", "np.reshape", "from (N,) to (2, n) a subscript is a product of sizes"),
-    ("x[:] = np.zeros(3, dtype=np.complex64)", "np.zeros", "the element type complex64"),
-    ("x[:] = A.real", "A.real", "A.real of an array"),
+    ("x[:] = np.zeros(3, dtype=np.longdouble)", "np.zeros", "the element type longdouble"),
+    ("x[:] = A.flat", "A.flat", "A.flat of an array"),
     ("if x > 0:\n        x[0] = 1.0", "x > 0", "the truth of an array"),
     (
         "t = x[1:]\n    for i in range(3):\n        t = x[:2]\n    y[0] = t[0]",

@@ -69,6 +69,44 @@ def test_operations_in_lock_step(dtype: str) -> None:
     check(operations, *given, target="cuda", device="lockstep")
 
 
+EDGES = (0.0, -0.0, 1.0, -1.0, 3.7, -0.5, 1e300, 5e-324, np.inf, -np.inf, np.nan, 0.1, -7.0)
+
+
+def divided(x, y, k):  # type: ignore[no-untyped-def]
+    for i in range(len(k)):
+        k[i] //= 2.5
+        k[i] = (k[i] % 3.0) // (i + 1) + i // 2 % 3
+    return x // y, x % y, np.floor_divide(y, 2), np.mod(3, x), x // k[2]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("options", [{"target": "cpu"}, {"target": "cuda", "device": "lockstep"}], ids=str)
+def test_floats_are_divided_as_pythons_are(dtype: str, options: dict[str, str]) -> None:
+    with np.errstate(all="ignore"):
+        x, y = (grid.ravel().astype(dtype) for grid in np.meshgrid(EDGES, EDGES))
+    k = np.linspace(-9, 9, 13).astype(dtype)
+    ours, theirs = k.copy(), k.copy()
+    with np.errstate(all="ignore"):
+        expected = divided(x, y, theirs)
+    found = pf.compile(divided, example=(x, y, k), **options)(x, y, ours)
+    for mine, one in zip([*found, ours], [*expected, theirs], strict=True):
+        assert mine.dtype == one.dtype
+        np.testing.assert_array_equal(mine, one)
+        np.testing.assert_array_equal(np.signbit(mine)[one == 0], np.signbit(one)[one == 0])
+
+
+def test_a_remainder_has_a_derivative() -> None:
+    def rest(x: "f64[N]", y: "f64[N]", s: "f64[N]"):
+        s[:] = x % y + x // y
+
+    x, y = np.array([5.5, -5.5, 3.0]), np.array([2.0, 2.0, -0.7])
+    gradient = pf.vjp(pf.nest(rest), ["x", "y"])
+    given = [one for tensor in gradient.inputs for one in [{"x": x, "y": y}.get(tensor.name, np.ones(3))]]
+    found = pf.interpret(gradient, given)
+    slopes = [value for name, value in found.items() if "x" in name or "y" in name]
+    np.testing.assert_array_equal(slopes, [np.ones(3), -(x // y)])
+
+
 def test_operations_as_machine_code_of_a_gpu() -> None:
     given = numbers_of("uint8"), numbers_of("uint8", 1), numbers_of("bool")
     run = pf.compile(operations, example=given, target="cuda", device="none", machine="h200")
