@@ -44,6 +44,7 @@ PROPERTIES: Mapping[str, str] = {
     "plans": "tests.random.test_random_plans:test_random_plans",
     "products": "tests.random.test_random_products:test_machine_code_is_what_the_oracle_says",
     "gathers": "tests.random.test_random_gathers:test_rows_that_integers_choose",
+    "places": "tests.frontend.python.test_random_places:test_random_updates_at_places",
     "types": "tests.random.test_random_types:test_both_targets_have_numpys_types",
 }
 """A kind of case and the test that makes and checks such cases."""
