@@ -13,7 +13,8 @@ a size of NPBench's, plus or minus a small constant. One process for each progra
 `--step read` only reads the functions, `oracle` runs the nest of small sizes in the interpreter, `compile` compiles for
 the CPU and runs it at all sizes: a preset of NPBench's, or the integers of preset S times a factor. The seconds are
 those of the processor, not of the clock. What `@pf.nest` refuses is tried as a `pf.program`, which compiles the pieces
-around what stays Python.
+around what stays Python. `times` measures calls at the first of the sizes against NumPy and NPBench's own version for
+numba, in turns; set NUMBA_NUM_THREADS and OPENBLAS_NUM_THREADS to 1.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import copy
 import importlib
 import inspect
 import json
+import linecache
 import multiprocessing
 import queue
 import sys
@@ -44,8 +46,18 @@ APART = (149, 131, 113, 97, 79, 67, 53, 41)
 SMALL = (12, 11, 10, 9, 8, 7, 6, 5)
 """Sizes of runs in the interpreter."""
 
-CONSTANT = {"lenet": ("H", "W"), "mandel1": (), "sthamfft": ("R", "K")}
+CONSTANT = {"lenet": ("H", "W"), "sthamfft": ("R",)}
 """Sizes that stay numbers, where a product of them is an extent."""
+
+FIXED = {"sthamfft": ("N", "R", "K")}
+"""Arguments that are numbers in the program that is read, as extents are powers of them: one program for each size."""
+
+TOLERANCE = 1e-5
+"""Of the largest element, as NPBench's own validation has it."""
+
+TURNS = 5
+PATIENCE = 3.0
+"""Turns of each side in `--step times`, and processor seconds after which a side has no further turn."""
 
 
 @dataclass(frozen=True)
@@ -142,8 +154,97 @@ def sizes_of(program: Program, text: str) -> dict[str, Any]:
     }
 
 
+def with_numbers(program: Program, sizes: Mapping[str, Any]) -> pf.Nest:
+    """The nest of a call with some arguments as numbers, which takes the others."""
+    arguments = program.arguments(sizes)
+    names = list(inspect.signature(program.function).parameters)
+    fixed = FIXED[program.name]
+    rest = [name for name in names if name not in fixed]
+    given = ", ".join(str(arguments[name]) if name in fixed else name for name in names)
+    text = f"def call({', '.join(rest)}):\n    return program({given})\n"
+    linecache.cache["<call>"] = (len(text), None, text.splitlines(keepends=True), "<call>")
+    space: dict[str, Any] = {"program": program.function}
+    exec(compile(text, "<call>", "exec"), space)
+    return pf.nest(space["call"], types={k: _note(arguments[k]) for k in rest})
+
+
+def _note(value: Any) -> str:
+    array = np.asarray(value)
+    shape = ", ".join(map(str, array.shape))
+    return f"{NOTES[array.dtype.name]}[{shape}]" if shape else NOTES[array.dtype.name]
+
+
+def _checked_at_each(program: Program, sizes: Sequence[str]) -> str:
+    """The result of a program that is compiled for each size."""
+    names = list(inspect.signature(program.function).parameters)
+    rest = [names.index(name) for name in names if name not in FIXED[program.name]]
+    found, compiled = [], []
+    for text in sizes:
+        known = sizes_of(program, text)
+        started = time.process_time()
+        run = pf.compile(with_numbers(program, known), target="cpu")
+        compiled.append(time.process_time() - started)
+
+        def call(*given: Any, run: Any = run) -> Any:
+            return run(*(given[position] for position in rest))
+
+        found.append(_distance_from_numpy(program, known, call))
+    each = ", ".join(f"{seconds:.1f}" for seconds in compiled)
+    return f"{_verdict(found)} {len(sizes)} of {len(sizes)} sizes, compiled {each} s"
+
+
+def timed(program: Program, preset: str) -> str:
+    """Processor seconds of a call by polyfuse, NumPy and NPBench's numba, in turns on one thread; a row of a table."""
+    sizes = program.info["parameters"][preset]
+    sides: dict[str, Callable[..., Any]] = {
+        "polyfuse": pf.compile(pf.nest(program.function, types=types(program)), target="cpu"),
+        "NumPy": program.function,
+    }
+    numba = _numba_of(program)
+    if numba is not None:
+        sides["numba"] = numba
+    arguments = list(program.arguments(sizes).values())
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    with np.errstate(all="ignore"):
+        for name, run in list(sides.items()):
+            try:
+                if name != "NumPy":
+                    run(*copy.deepcopy(arguments))  # compiles, and touches what it keeps
+            except Exception:  # noqa: BLE001  numba raises errors of many kinds
+                del sides[name]
+        for _ in range(TURNS):
+            for name, run in sides.items():
+                if sum(seconds[name]) < PATIENCE:
+                    given = copy.deepcopy(arguments)
+                    started = time.process_time()
+                    run(*given)
+                    seconds[name].append(time.process_time() - started)
+    best = {name: min(found) for name, found in seconds.items() if found}
+    others = [best[name] for name in ("NumPy", "numba") if name in best]
+    times = " | ".join(f"{1e3 * best[name]:.3g}" if name in best else "-" for name in seconds)
+    missing = "" if numba is not None else " | -"
+    return f"timed    | {program.name} | {times}{missing} | {min(others) / best['polyfuse']:.2f} |"
+
+
+def _numba_of(program: Program) -> Callable[..., Any] | None:
+    """NPBench's own parallel version for numba, else that for one thread; None if it has neither."""
+    module = program.function.__module__.removesuffix("_numpy")
+    for kind in ("np", "n"):
+        try:
+            found = importlib.import_module(f"{module}_numba_{kind}")
+        except ModuleNotFoundError:
+            continue
+        made: Callable[..., Any] = getattr(found, program.info["func_name"])
+        return made
+    return None
+
+
 def checked(program: Program, step: str, sizes: Sequence[str]) -> str:
     """Read one program and compare its results with NumPy's; the text of the result."""
+    if step == "times":
+        return timed(program, sizes[0])
+    if step == "compile" and program.name in FIXED:
+        return _checked_at_each(program, sizes)
     started = time.process_time()
     try:
         nest = pf.nest(program.function, types=types(program))
@@ -209,7 +310,7 @@ def _distance_from_numpy(program: Program, sizes: Mapping[str, Any], run: Callab
     )
     pairs = zip([*own, *found], [*expected, *wanted], strict=True)
     worst = max((_distance(a, b) for a, b in pairs), default=0.0)
-    return worst / (1e-3 if _is_single(arguments) else 1e-6)
+    return worst / (100 * TOLERANCE if _is_single(arguments) else TOLERANCE)
 
 
 def _sizes(nest: pf.Nest, sizes: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, int]:
@@ -257,7 +358,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--only", nargs="*")
-    parser.add_argument("--step", choices=("read", "oracle", "compile"), default="compile")
+    parser.add_argument("--step", choices=("read", "oracle", "compile", "times"), default="compile")
     parser.add_argument("--sizes", nargs="*", default=["S", "0.7", "1.3"])
     parser.add_argument("--seconds", type=float, default=120.0)
     given = parser.parse_args()

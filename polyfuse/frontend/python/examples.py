@@ -52,6 +52,15 @@ def annotations_of(function: FunctionType, example: Sequence[Any] | Mapping[str,
     return found
 
 
+def annotations_of_defaults(function: FunctionType) -> dict[str, str]:
+    """The annotation of each parameter without one that is a number by default: i64 of an integer, else f64."""
+    given = inspect.signature(function).parameters.values()
+    known = [p for p in given if p.annotation is p.empty and isinstance(p.default, int | float)]
+    return {
+        p.name: "i64" if _is_integer(p.default) else "f64" for p in known if not isinstance(p.default, bool)
+    }
+
+
 def annotated(source: Source, annotations: Mapping[str, str]) -> Source:
     """The source with other annotations of some parameters. BadArgument for a name that is no parameter."""
     arguments = [*source.tree.args.args]

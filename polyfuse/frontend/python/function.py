@@ -41,7 +41,7 @@ from polyfuse.frontend.python.assignment import (
 )
 from polyfuse.frontend.python.assumptions import with_bounds
 from polyfuse.frontend.python.conditions import Predicate, chosen, divided, needs_variable, own_variables
-from polyfuse.frontend.python.examples import annotated, annotations_of
+from polyfuse.frontend.python.examples import annotated, annotations_of, annotations_of_defaults
 from polyfuse.frontend.python.numpy.lowering import lowered
 from polyfuse.frontend.python.parameters import base_context, defaults, names_in_sizes, names_of, not_negative
 from polyfuse.frontend.python.places import Named, at_places, data_bounded, is_given_place, named_places
@@ -111,7 +111,8 @@ def nest(
     """
     if not isinstance(function, FunctionType):
         raise BadArgument(f"pf.nest reads a Python function, not {function!r}")
-    annotations = {**(annotations_of(function, example) if example is not None else {}), **(types or {})}
+    of_example = annotations_of(function, example) if example is not None else {}
+    annotations = {**annotations_of_defaults(function), **of_example, **(types or {})}
     reader = _Reader(function, annotations)
     first = reader.own_copies()
     order = reader.block(reader.source.tree.body, ())

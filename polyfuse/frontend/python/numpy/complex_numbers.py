@@ -177,7 +177,7 @@ def shared_terms(
     """(variables for the terms that the parts of a number have in common, the parts with these in their place).
 
     Terms are in common where they are the same node. What stands in a choice need not exist where it is not taken, and
-    stays there.
+    stays there; elements are read where they are used.
     """
     uses: dict[int, int] = {}
 
@@ -192,8 +192,8 @@ def shared_terms(
 
     def visit(node: ast.expr) -> ast.expr:
         if id(node) not in kept:
-            found = node if isinstance(node, ast.IfExp) else _with_children(node, visit)
-            if uses[id(node)] > 1 and _operations(node) >= SHARED:
+            found = node if isinstance(node, ast.IfExp | ast.Subscript) else _with_children(node, visit)
+            if uses[id(node)] > 1 and _operations(node) >= SHARED and not isinstance(node, ast.Subscript):
                 variable = fresh("part")
                 made.append(ast.Assign([ast.Name(variable, ast.Store())], found))
                 found = ast.Name(variable, ast.Load())
@@ -219,7 +219,10 @@ def _with_children(node: ast.expr, visit: Callable[[ast.expr], ast.expr]) -> ast
 
 
 def _operations(node: ast.AST) -> int:
-    return sum(isinstance(part, ast.BinOp | ast.Call | ast.IfExp) for part in ast.walk(node))
+    if isinstance(node, ast.Subscript):
+        return 0
+    own = isinstance(node, ast.BinOp | ast.Call | ast.IfExp)
+    return own + sum(map(_operations, ast.iter_child_nodes(node)))
 
 
 # real parts, without terms that are literally 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from types import FunctionType, ModuleType
 from typing import Any, NoReturn
@@ -399,6 +400,20 @@ class Expressions:
             ) from None
         return node
 
+    def known(self, node: ast.expr) -> int | None:
+        """The integer that an expression is when the function is read, by literals and numbers from outside."""
+        frame = self.frame
+
+        class Written(ast.NodeTransformer):
+            def visit_Name(self, part: ast.Name) -> ast.expr:
+                outside = frame.outside(part.id) if frame.found(part.id) is None else None
+                is_number = isinstance(outside, int) and not isinstance(outside, bool)
+                return number(outside) if is_number else part
+
+        made = Written().visit(deepcopy(self.program.aliases.written_out(node)))
+        assert isinstance(made, ast.expr), "an expression stays one"
+        return constant(made)
+
     def integer(self, node: ast.expr) -> ast.expr:
         """An integer in a bound or a shape, as it is written."""
         value = self.value(node)
@@ -523,6 +538,11 @@ class Expressions:
                 node, f"{ast.unparse(node)}: this operator on conditions", "+ * / & | ^ ~; .astype(np.int8)"
             )
         dtype = common_type(types, divides=isinstance(op, ast.Div))
+        if isinstance(op, ast.Pow) and dtype == "integer" and all(isinstance(v, Scalar) for v in values):
+            base, exponent = (value.node for value in values if isinstance(value, Scalar))
+            whole = self.known(ast.BinOp(base, op, exponent))
+            if whole is not None:
+                return Scalar(placed(number(whole), node), dtype)
         if isinstance(op, ast.FloorDiv | ast.Mod) and is_real(dtype):
             function = "floor_divide" if isinstance(op, ast.FloorDiv) else "remainder"
             return self.program.elementwise(

@@ -488,7 +488,7 @@ class Program:
 
         def typed(node: ast.expr) -> ast.expr:
             if isinstance(node, ast.Tuple):
-                return pair(*map(typed, parts(node)))
+                return pair(*(part if constant(part) == 0 else typed(part) for part in parts(node)))
             known = any(isinstance(part, ast.Subscript | ast.Call) for part in ast.walk(node))
             return node if known else self.cast(node, part_type(value.dtype))
 

@@ -47,6 +47,9 @@ from polyfuse.frontend.python.source import source_of
 from polyfuse.ir.expression import OPERATORS
 from polyfuse.ir.number_types import is_complex, is_integer, is_real
 
+MOST_STEPS = 64
+"""Iterations of a loop that is written out."""
+
 DEEPEST = 16
 """Calls inside of calls: a function that calls itself ends here."""
 
@@ -545,6 +548,12 @@ class Statements:
             program.emit(node)
             return
         variable, bounds, bindings = heads
+        steps = self._steps(node, variable, bounds)
+        if steps is not None:
+            for step in steps:
+                frame.variables[variable] = Scalar(placed(number(step), node), "integer")
+                self.statements(node.body)
+            return
         own = self.variable(variable)
         body = node.body
         assigned = [*assigned_in(body), *assigned_in([node.target])]
@@ -588,6 +597,35 @@ class Statements:
             program.emit(
                 ast.copy_location(ast.For(target_node, call, made or [ast.Pass()], node.orelse), node)
             )
+
+    def _steps(self, node: ast.For, index: str, bounds: Sequence[ast.expr]) -> range | None:
+        """The values of a loop's index if the body has powers of a number with it as exponent, as extents of arrays.
+
+        for i in range(3): y.reshape(2**i, -1)    ->    three times the body: no extent is a power of an index
+        """
+        known = [self.expressions.known(bound) for bound in bounds]
+        powers = [
+            part
+            for statement in node.body
+            for part in ast.walk(statement)
+            if isinstance(part, ast.BinOp)
+            and isinstance(part.op, ast.Pow)
+            and any(isinstance(inner, ast.Name) and inner.id == index for inner in ast.walk(part.right))
+        ]
+        values = [bound for bound in known if bound is not None]
+        if len(values) < len(known) or not any(self._is_whole(part.left) for part in powers):
+            return None
+        steps = range(*values)
+        if len(steps) > MOST_STEPS:
+            self.expressions.refuse(
+                node, f"{len(steps)} steps with powers of {index} as extents", f"{MOST_STEPS} of them"
+            )
+        return steps
+
+    def _is_whole(self, node: ast.expr) -> bool:
+        """True for an integer that is known when the function is read."""
+        found = self.frame.found(node.id) if isinstance(node, ast.Name) else None
+        return self.expressions.known(found.node if isinstance(found, Scalar) else node) is not None
 
     def _dead(self, node: ast.For) -> list[str]:
         """The views whose value nobody reads any more: the loop's body assigns them first, nobody reads them later."""
@@ -921,6 +959,13 @@ class Statements:
         inner = Frame(source, around=around, caller=self.frame, call=node, label=label)
         given = self._arguments(expressions, node, tree, args, named, defaults)
         for parameter, value in given.items():
+            whole = (
+                expressions.known(value.node)
+                if isinstance(value, Scalar) and is_integer(value.dtype)
+                else None
+            )
+            if whole is not None:
+                value = Scalar(placed(number(whole), node), value.dtype)
             if isinstance(value, Scalar) and not isinstance(value.node, ast.Constant):
                 value = self._argument(inner, parameter, value)
             elif isinstance(value, Array) and value.storage is None and _count(tree, parameter) > 1:

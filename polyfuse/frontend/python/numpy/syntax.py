@@ -47,10 +47,14 @@ def linear(node: ast.expr) -> dict[str, int] | None:
             if not set(a) - {""}:
                 return _scaled(b, a.get("", 0))
             return _scaled(a, b.get("", 0)) if not set(b) - {""} else None
-        case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
+        case ast.BinOp(left=left, op=ast.FloorDiv() | ast.Pow(), right=right):
             a, b = linear(left), linear(right)
-            if a is not None and b is not None and not {*a, *b} - {""} and b[""]:
-                return {"": a[""] // b[""]}
+            if a is None or b is None or {*a, *b} - {""}:
+                return None
+            over, by = a.get("", 0), b.get("", 0)
+            if isinstance(node.op, ast.FloorDiv):
+                return {"": over // by} if by else None
+            return {"": over**by} if 0 <= by < 64 else None
     return None
 
 

@@ -14,6 +14,7 @@ from tests.frontend.python.running import copies
 
 # ruff: noqa: F821
 
+STAGES = 3
 ROOTS = np.exp(2j * np.pi * np.arange(3) / 3)
 
 
@@ -96,6 +97,14 @@ def steps(c: c128[N]):
     return z, count
 
 
+def butterflies(x: c128[8], y: c128[8]):
+    y[:] = x
+    for i in range(STAGES):
+        z = np.reshape(y, (2**i, 2, 2 ** (STAGES - i - 1)))
+        turned = z[:, 1] * np.exp(-1j * np.pi * np.arange(2**i) / 2**i)[:, None]
+        y[:] = np.reshape(np.stack((z[:, 0] + turned, z[:, 0] - turned)), (8,))
+
+
 def products(x: c128[N], y: c128[N], A: c128[N, N], z: c128):
     y[1:-1] = x[:-2] * y[2:] + z / x[2:]
     x *= np.exp(y)
@@ -113,6 +122,7 @@ PROGRAMS: dict[Any, Any] = {
     in_place: (numbers(5), numbers(5, seed=1), numbers(5, 5), 0.5 - 1j),
     loops: (numbers(5), numbers(5, seed=1), 0.25 + 0.5j),
     steps: (numbers(6),),
+    butterflies: (numbers(8), numbers(8)),
 }
 
 

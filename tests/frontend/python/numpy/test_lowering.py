@@ -201,6 +201,16 @@ def _dot(x: Any, y: Any) -> Any:
     return x @ y
 
 
+def test_a_default_has_a_type() -> None:
+    def scaled(x, by=3, plus=0.5):  # type: ignore[no-untyped-def]
+        return x * by + plus
+
+    x = np.ones(3, np.float32)
+    nest = pf.nest(scaled, example=(x,))
+    assert [str(t) for t in nest.inputs[1:]] == ["input by: int64[]", "input plus: float64[]"]
+    np.testing.assert_array_equal(pf.interpret(nest, {"x": x})["result"], x * 3 + 0.5)
+
+
 def test_types_and_sizes_from_an_example() -> None:
     x, A = np.ones(3, np.float32), np.ones((3, 2))
     nest = pf.nest(_dot, example=(x, A))

@@ -96,11 +96,11 @@ def test_floats_are_divided_as_pythons_are(dtype: str, options: dict[str, str]) 
 
 
 def test_a_remainder_has_a_derivative() -> None:
-    def rest(x: "f64[N]", y: "f64[N]", s: "f64[N]"):
+    def rest(x, y, s):  # type: ignore[no-untyped-def]
         s[:] = x % y + x // y
 
     x, y = np.array([5.5, -5.5, 3.0]), np.array([2.0, 2.0, -0.7])
-    gradient = pf.vjp(pf.nest(rest), ["x", "y"])
+    gradient = pf.vjp(pf.nest(rest, example=(x, y, x)), ["x", "y"])
     given = [one for tensor in gradient.inputs for one in [{"x": x, "y": y}.get(tensor.name, np.ones(3))]]
     found = pf.interpret(gradient, given)
     slopes = [value for name, value in found.items() if "x" in name or "y" in name]
