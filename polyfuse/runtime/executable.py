@@ -437,7 +437,7 @@ class Executable:
     @property
     def nest(self) -> Nest:
         """The nest that was scheduled."""
-        return self.schedule.source
+        return self._nest
 
     @property
     def schedule(self) -> Schedule:

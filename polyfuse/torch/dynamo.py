@@ -18,6 +18,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from polyfuse.errors import BadArgument
 from polyfuse.frontend.torch.decompositions import decompositions
+from polyfuse.torch.inductor import with_inductor
 from polyfuse.torch.options import Options
 from polyfuse.torch.record import Graph, Record, Region
 from polyfuse.torch.region import Compiled
@@ -39,8 +40,9 @@ def backend(
     Args:
         module: The graph.
         example_inputs: Its inputs; their values are not read.
-        options: Arguments of `pf.compile` by name; fallback="eager" or "error": what becomes of a node that polyfuse
-            does not compute; freeze=True: parameters and buffers are constants in graphs without gradients.
+        options: Arguments of `pf.compile` by name; fallback="eager", "inductor" or "error": what becomes of a node that
+            polyfuse does not compute; freeze=True: parameters and buffers are constants in graphs without gradients;
+            threads=2: how many threads a call uses at most.
         mode: torch.compile's mode; has to be None or "default".
         record: Is given what becomes of each graph.
 
@@ -49,10 +51,13 @@ def backend(
 
     Raises:
         BadArgument: for an unknown option or mode.
+        PolyfuseError: for a value of an option that `pf.compile` refuses.
     """
     wanted = Options.of(options)
     if mode not in (None, "default"):
         raise BadArgument(f'backend "polyfuse": mode is {mode!r}; it has options={{…}} instead')
+    devices = {one.device.type for one in example_inputs if isinstance(one, torch.Tensor)}
+    wanted.check("cuda" if "cuda" in devices else "cpu")
     kept = record if record is not None else Record()
     weights = weights_of(module) if wanted.freeze else ()
     compilers = {kind: _compiler(kind, wanted, kept, ()) for kind in ("forward", "backward")}
@@ -135,4 +140,4 @@ def compiled_graph(
         (call,) = (node for node in whole.graph.nodes if node.op == "call_module" and node.target == name)
         held = tuple(at for at, operand in enumerate(call.args) if operand.name in kept)
         setattr(whole, name, Compiled(part, options, region, held))
-    return whole
+    return with_inductor(whole) if graph.left and options.fallback == "inductor" else whole

@@ -29,6 +29,7 @@ from polyfuse.torch.nests import NotImported, is_fixed, nest_of, outputs, placeh
 from polyfuse.torch.options import Options
 from polyfuse.torch.record import Region
 from polyfuse.torch.symbols import Values, last_axes, number, values_of
+from polyfuse.torch.threads import on_threads
 from polyfuse.torch.weights import Held
 
 Key = tuple[Any, ...]
@@ -78,11 +79,13 @@ class Call:
     """What calls of some sizes run: an executable, its weights, the arguments it takes, and its results' forms.
 
     Attributes:
+        run: Calls the executable, with as many threads as are allowed.
         several: Whether the graph wants a tuple.
         passed: The numbers of the arguments, each with how it is passed.
     """
 
     executable: Executable
+    run: Callable[..., Any]
     several: bool
     forms: tuple[Form, ...]
     held: tuple[Held, ...]
@@ -91,7 +94,7 @@ class Call:
     def __call__(self, args: tuple[Any, ...]) -> Any:
         """The region's results: one, or a tuple."""
         self.update(args)
-        found = self.executable(*(given(args[at]) for at, given in self.passed))
+        found = self.run(*(given(args[at]) for at, given in self.passed))
         if len(self.forms) == 1:
             found = (found,)
         results = tuple(form.of_result(one) for form, one in zip(self.forms, found, strict=True))
@@ -225,6 +228,7 @@ class Compiled(torch.nn.Module):
             self._record.compiled.append(made.executable)
         return Call(
             made.executable,
+            on_threads(made.executable, self._options.threads),
             several,
             tuple(Form.of(meta, values) for meta in metas),
             made.held,
@@ -244,7 +248,7 @@ class Compiled(torch.nn.Module):
         """Arguments of `compile`; the target is the device of the region's tensors unless one was asked for."""
         metas = (node.meta.get("val") for node in module.graph.nodes)
         kinds = {meta.device.type for meta in metas if isinstance(meta, torch.Tensor)}
-        return {"target": "cuda" if "cuda" in kinds else "cpu", **self._options.compile}
+        return self._options.arguments("cuda" if "cuda" in kinds else "cpu")
 
 
 def _key(one: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -80,3 +81,37 @@ def last_axes(metas: Iterable[Any]) -> Values:
         for size in ends
         if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol)
     }
+
+
+def extent_in(size: int | str, sizes: Mapping[str, Any]) -> Any:
+    """Return a tensor's extent at sizes that may be symbols of torch's; a negative one is 0.
+
+    Args:
+        size: The extent: a number, or affine in sizes, such as "floor((N)/2) + 1".
+        sizes: The sizes by name.
+
+    Returns:
+        A number, or a symbol of torch's.
+    """
+    if isinstance(size, int):
+        return size
+    if size in sizes:
+        return sizes[size]
+    found = _evaluated(ast.parse(size, mode="eval").body, sizes)
+    return torch.sym_max(found, 0) if isinstance(found, torch.SymInt) else max(found, 0)
+
+
+def _evaluated(node: ast.expr, sizes: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name):
+            return sizes[name]
+        case ast.UnaryOp(operand=inner):
+            return -_evaluated(inner, sizes)
+        case ast.Call(args=[ast.BinOp(left=left, right=right)]):  # floor(left / right)
+            return _evaluated(left, sizes) // _evaluated(right, sizes)
+        case ast.BinOp(left=left, op=operation, right=right):
+            a, b = _evaluated(left, sizes), _evaluated(right, sizes)
+            return a * b if isinstance(operation, ast.Mult) else a - b if isinstance(operation, ast.Sub) else a + b
+    raise AssertionError(f"{ast.unparse(node)} is part of no extent")

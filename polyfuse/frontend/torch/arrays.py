@@ -1,4 +1,4 @@
-"""Tensors of torch as arrays, in the same memory."""
+"""Tensors of torch as arrays and back, in the same memory."""
 
 from __future__ import annotations
 
@@ -23,3 +23,17 @@ def array_of(tensor: torch.Tensor) -> Array:
     bits = plain.view(torch.int16) if plain.dtype == torch.bfloat16 else plain
     array: Array = bits.numpy()
     return array if bits is plain else array.view("bfloat16")
+
+
+def tensor_of(array: Array) -> torch.Tensor:
+    """Return an array's elements as a tensor in the same memory; bfloat16 too.
+
+    Args:
+        array: The array.
+
+    Returns:
+        The tensor.
+    """
+    if array.dtype == "bfloat16":
+        return torch.from_numpy(array.view("int16")).view(torch.bfloat16)
+    return torch.from_numpy(array)

@@ -1,0 +1,208 @@
+"""A nest as an operator of torch: kernel, shapes and gradients, so that torch.compile, export and autograd take it.
+
+    namespace::name(x, w) -> y                                        the nest, compiled for the device of its tensors
+    namespace::name_backward([x, w], [y's gradient], wanted) -> [..]  pf.vjp of it, for the inputs that want a gradient
+
+Neither is compiled before the first call. What decides about shapes is the nest alone, so torch needs no kernel to know
+them, and sizes may be symbols of torch's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from polyfuse.compiler import compile
+from polyfuse.errors import BadArgument
+from polyfuse.frontend.torch.arrays import array_of, tensor_of
+from polyfuse.ir import Nest, Tensor
+from polyfuse.ir.given import nest_given
+from polyfuse.ir.number_types import is_real
+from polyfuse.ir.sizes import solved
+from polyfuse.rewrite.gradient import vjp
+from polyfuse.runtime.executable import Executable
+from polyfuse.torch.options import Options
+from polyfuse.torch.symbols import extent_in
+from polyfuse.torch.threads import on_threads
+
+Tensors = Sequence[torch.Tensor]
+
+
+def custom_op(name: str, nest: Nest | Executable, **options: Any) -> torch.library.CustomOpDef:
+    """Make an operator of torch of a nest.
+
+    It is `torch.ops.namespace.name`, takes the nest's inputs in their order and returns its outputs. Inouts are changed
+    in place. Gradients are those of `pf.vjp`, of the inputs of floating point that want one; constants of the nest have
+    none, nor has a nest with inouts. `torch.library.opcheck` passes.
+
+    Args:
+        name: The operator's name, "namespace::name"; it replaces an operator of that name that was made before.
+        nest: A nest, which is compiled for the device of the tensors at the first call with them; or an executable.
+        **options: Options as of torch.compile with this backend: `threads`, `target`, `fast_matmul`, `math`, `budget`,
+            …. Those beside an executable are for its gradient alone, but for `threads`.
+
+    Returns:
+        The operator, to be called with tensors.
+
+    Raises:
+        BadArgument: if the name is not of this form, the nest has no inputs, or an option does not exist.
+    """
+    if not re.fullmatch(r"[A-Za-z_]\w*::[A-Za-z_]\w*", str(name)):
+        raise BadArgument(f"custom_op: the name is {name!r}, expected such as 'mylib::attention'")
+    made = nest if isinstance(nest, Executable) else None
+    given = made.nest if made is not None else nest_given("custom_op", nest, "a nest or an executable")
+    if not given.inputs:
+        raise BadArgument(
+            f"custom_op: {given.name} has no inputs, so that torch cannot see its device: pass its constants instead"
+        )
+    for other in ("fallback", "freeze"):
+        if other in options:
+            raise BadArgument(f"custom_op: {other} is an option of torch.compile; a nest is compiled whole")
+    return _Operator(name, given, Options.of(options, "custom_op"), made).registered()
+
+
+class _Operator:
+    """The functions that torch calls for one operator."""
+
+    def __init__(self, name: str, nest: Nest, options: Options, made: Executable | None) -> None:
+        self.name, self.nest, self.options, self.made = name, nest, options, made
+        self.changed = tuple(one.name for one in nest.inputs if one.role == "inout")
+        self.gradients: dict[tuple[int, ...], Nest] = {}
+        self.calls: dict[tuple[tuple[int, ...], str], Callable[..., Any]] = {}
+        self.backward_op: Callable[..., Any] | None = None
+
+    def registered(self) -> torch.library.CustomOpDef:
+        """Register the operator, and that of its gradient."""
+        made = torch.library.custom_op(
+            self.name,
+            self.run,
+            mutates_args=self.changed,
+            device_types=("cpu", "cuda"),
+            schema=self.schema,
+        )
+        made.register_fake(self.shapes)
+        if not self.changed:
+            self.backward_op = torch.library.custom_op(
+                f"{self.name}_backward",
+                self.run_backward,
+                mutates_args=(),
+                device_types=("cpu", "cuda"),
+                schema="(Tensor[] inputs, Tensor[] cotangents, int[] wanted) -> Tensor[]",
+            )
+            self.backward_op.register_fake(self.shapes_backward)
+            made.register_autograd(self.backward, setup_context=_keep_inputs)
+        return made
+
+    @property
+    def schema(self) -> str:
+        """The nest's inputs and outputs in torch's notation."""
+        names = (f"Tensor(a{at}!)" if one.role == "inout" else "Tensor" for at, one in enumerate(self.nest.inputs))
+        taken = ", ".join(f"{kind} {one.name}" for kind, one in zip(names, self.nest.inputs, strict=True))
+        given = ", ".join("Tensor" for _ in self.nest.results)
+        return f"({taken}) -> {given if len(self.nest.results) == 1 else f'({given})'}"
+
+    # -- the nest ------------------------------------------------------------------------------------------------------
+
+    def run(self, *tensors: torch.Tensor) -> Any:
+        """The results, computed."""
+        return _called(self._call((), tensors), tensors)
+
+    def shapes(self, *tensors: torch.Tensor) -> Any:
+        """The results without values; BadArgument for tensors that the nest does not take."""
+        sizes = self._sizes(tensors)
+        found = tuple(
+            tensors[0].new_empty([extent_in(size, sizes) for size in one.shape], dtype=_dtype(one))
+            for one in self.nest.results
+        )
+        return found[0] if len(found) == 1 else found if found else None
+
+    def _sizes(self, tensors: Tensors) -> dict[str, Any]:
+        """The nest's symbolic sizes as the tensors have them: numbers, or symbols of torch's."""
+        sizes: dict[str, Any] = {}
+        pairs: list[tuple[int | str, Any]] = []
+        for one, tensor in zip(self.nest.inputs, tensors, strict=True):
+            if tensor.dtype != _dtype(one) or tensor.ndim != len(one.shape):
+                raise BadArgument(
+                    f"{self.name}: {one.name} is {tensor.dtype} of shape {list(tensor.shape)}, expected {one}"
+                )
+            pairs += zip(one.shape, tensor.shape, strict=True)
+        for size, extent in pairs:
+            if isinstance(size, str) and size.isidentifier():
+                sizes.setdefault(size, extent)
+        if any(name not in sizes for name in self.nest.params):
+            sizes = solved(pairs, sizes)
+        unknown = [name for name in self.nest.params if name not in sizes]
+        if unknown:
+            raise BadArgument(f"{self.name}: no input's shape says the size {', '.join(unknown)} of {self.nest.name}")
+        for one, tensor in zip(self.nest.inputs, tensors, strict=True):
+            for size, extent in zip(one.shape, tensor.shape, strict=True):
+                if extent_in(size, sizes) != extent:
+                    raise BadArgument(f"{self.name}: {one.name} has shape {list(tensor.shape)}, expected {one}")
+        return sizes
+
+    def _call(self, wanted: tuple[int, ...], tensors: Tensors) -> Callable[..., Any]:
+        """The nest compiled for the tensors' device, or its gradients by some inputs."""
+        key = wanted, tensors[0].device.type
+        if key not in self.calls:
+            nest = self._gradient(wanted) if wanted else self.nest
+            given = self.made if not wanted else None
+            made = given or compile(nest, **self.options.arguments(key[1]))
+            self.calls[key] = on_threads(made, self.options.threads)
+        return self.calls[key]
+
+    # -- its gradient --------------------------------------------------------------------------------------------------
+
+    def backward(self, context: Any, *cotangents: torch.Tensor | None) -> Any:
+        """The gradients by the inputs that want one; what `pf.vjp` refuses is refused before anything runs."""
+        tensors = context.saved_tensors
+        wanted = tuple(at for at, need in enumerate(context.needs_input_grad) if need)
+        self._gradient(wanted)
+        floats = [at for at, one in enumerate(self.nest.results) if is_real(one.dtype)]
+        if any(cotangents[at] is None for at in floats):
+            every = self.shapes(*tensors)
+            shaped = every if isinstance(every, tuple) else (every,)
+            cotangents = tuple(
+                torch.zeros_like(like) if one is None else one
+                for one, like in zip(cotangents, shaped, strict=True)
+            )
+        assert self.backward_op is not None, "an operator with gradients has an operator for them"
+        given = [cotangents[at] for at in floats]
+        found = dict(zip(wanted, self.backward_op(list(tensors), given, list(wanted)), strict=True))
+        return tuple(found.get(at) for at in range(len(tensors)))
+
+    def run_backward(self, inputs: list[torch.Tensor], cotangents: list[torch.Tensor], wanted: list[int]) -> Any:
+        """The gradients, computed."""
+        every = (*inputs, *cotangents)
+        found = _called(self._call(tuple(wanted), every), every)
+        return list(found) if isinstance(found, tuple) else [found]
+
+    def shapes_backward(
+        self, inputs: list[torch.Tensor], cotangents: list[torch.Tensor], wanted: list[int]
+    ) -> list[torch.Tensor]:
+        """The gradients without values: an input's gradient has its shape."""
+        return [inputs[at].new_empty(inputs[at].shape) for at in wanted]
+
+    def _gradient(self, wanted: tuple[int, ...]) -> Nest:
+        if wanted not in self.gradients:
+            self.gradients[wanted] = vjp(self.nest, [self.nest.inputs[at].name for at in wanted])
+        return self.gradients[wanted]
+
+
+def _called(call: Callable[..., Any], tensors: Tensors) -> Any:
+    """An executable's results for tensors; those of the CPU go as arrays, which a call takes faster."""
+    if any(tensor.device.type != "cpu" for tensor in tensors):
+        return call(*(tensor.detach() for tensor in tensors))
+    found = call(*map(array_of, tensors))
+    return tuple(map(tensor_of, found)) if isinstance(found, tuple) else None if found is None else tensor_of(found)
+
+
+def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _dtype(tensor: Tensor) -> torch.dtype:
+    found: torch.dtype = getattr(torch, tensor.dtype)
+    return found
