@@ -10,7 +10,7 @@ from polyfuse.errors import BadArgument
 from polyfuse.ir import Tensor
 from polyfuse.nn.graph import Operand, Value, apply, as_value
 from polyfuse.nn.nest_writer import Emitter, element, extents
-from polyfuse.nn.operations import Operation
+from polyfuse.nn.operations import NUMBERS, Kinds, Operation, initial
 from polyfuse.nn.sizes import Shape, Size
 
 Index = str | int
@@ -38,6 +38,11 @@ class Contraction(Operation):
     def reduces(self) -> bool:
         """Whether an index is summed."""
         return any(index not in self.kept for operand in self.operands for index in operand)
+
+    @property
+    def kinds(self) -> Kinds:
+        """Sums of products of integers are integers."""
+        return NUMBERS
 
     def sizes(self, shapes: Sequence[Shape]) -> dict[Index, Size]:
         """Each index's size; BadArgument where operands do not agree."""
@@ -72,7 +77,11 @@ class Contraction(Operation):
         if not self.reduces:
             to.assign(f"product{n}", domain, f"{target} = {' * '.join(factors)}")
             return
-        to.assign(f"zero{n}", {names[index]: sizes[index] for index in self.kept}, f"{target} = 0.0")
+        to.assign(
+            f"zero{n}",
+            {names[index]: sizes[index] for index in self.kept},
+            f"{target} = {initial('+=', out.dtype)}",
+        )
         to.assign(f"mac{n}", domain, f"{target} += {' * '.join(factors)}")
 
 

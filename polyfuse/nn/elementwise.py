@@ -1,6 +1,7 @@
 """Functions of single elements beyond the common activations: comparisons, choices, powers, and what is made of them.
 
-A truth value is a number, 1 or 0, of the element type of what was compared; anything but 0 is true. Where a formula
+A truth value is a number, 1 or 0, of the element type of what was compared; anything but 0 is true. Values of bool are
+truth values too: `nn.cast(nn.less(a, b), "bool")` makes one. Where a formula
 loses digits near 0 (expm1, log1p), another is used there.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 
 from polyfuse.errors import BadArgument
-from polyfuse.nn.graph import INTEGERS, REMAINDER, Operand, Value, compared, pointwise
+from polyfuse.nn.graph import INTEGERS, REMAINDER, Operand, Value, chosen, compared, pointwise
 
 
 def abs(x: Value) -> Value:
@@ -189,7 +190,8 @@ def fmod(x: Operand, y: Operand) -> Value:
     """
     rest = "{0} - {1} * where({0} / {1} < 0.0, ceil({0} / {1}), floor({0} / {1}))"
     text = f"where(abs({{0}}) < abs({{1}}), {{0}}, {rest})"
-    return pointwise("fmod", text, x, y, integers="where({0} < 0, -((-{0}) % abs({1})), {0} % abs({1}))")
+    whole = "{0} % {1} - where({0} % {1} == 0, 0, where(({0} ^ {1}) < 0, {1}, 0))"
+    return pointwise("fmod", text, x, y, integers=whole)
 
 
 def remainder(x: Operand, y: Operand) -> Value:
@@ -241,7 +243,7 @@ def right_shift(x: Operand, y: Operand) -> Value:
 def _of_bits(kind: str, text: str, *operands: Operand) -> Value:
     for x in operands:
         if isinstance(x, Value) and x.dtype not in INTEGERS:
-            raise BadArgument(f"{kind}: {x!r} has no bits; expected {' or '.join(INTEGERS)}")
+            raise BadArgument(f"{kind}: {x!r} has no bits; expected {', '.join(INTEGERS)}")
     return pointwise(kind, text, *operands, integers=True)
 
 
@@ -298,7 +300,8 @@ def equal(x: Operand, y: Operand) -> Value:
 
 def not_equal(x: Operand, y: Operand) -> Value:
     """1 where x != y, else 0: also where one is NaN. Statement not_equal, tensor a."""
-    return pointwise("not_equal", "where({0} == {1}, 0.0, 1.0)", x, y, integers="where({0} == {1}, 0, 1)")
+    text = "where({0} == {1}, 0.0, 1.0)"
+    return pointwise("not_equal", text, x, y, integers=text.replace(".0", ""), truths=True)
 
 
 def isnan(x: Value) -> Value:
@@ -314,37 +317,40 @@ def isinf(x: Value) -> Value:
 def logical_and(x: Operand, y: Operand) -> Value:
     """1 where neither x nor y is 0, else 0. Statement logical_and, tensor a."""
     text = "where({0} == 0.0, 0.0, where({1} == 0.0, 0.0, 1.0))"
-    return pointwise("logical_and", text, x, y, integers=text.replace(".0", ""))
+    return pointwise("logical_and", text, x, y, integers=text.replace(".0", ""), truths=True)
 
 
 def logical_or(x: Operand, y: Operand) -> Value:
     """1 where x or y is not 0, else 0. Statement logical_or, tensor a."""
     text = "where({0} == 0.0, where({1} == 0.0, 0.0, 1.0), 1.0)"
-    return pointwise("logical_or", text, x, y, integers=text.replace(".0", ""))
+    return pointwise("logical_or", text, x, y, integers=text.replace(".0", ""), truths=True)
 
 
 def logical_xor(x: Operand, y: Operand) -> Value:
     """1 where one of x and y is 0 and the other is not, else 0. Statement logical_xor, tensor a."""
     text = "where({0} == 0.0, where({1} == 0.0, 0.0, 1.0), where({1} == 0.0, 1.0, 0.0))"
-    return pointwise("logical_xor", text, x, y, integers=text.replace(".0", ""))
+    return pointwise("logical_xor", text, x, y, integers=text.replace(".0", ""), truths=True)
 
 
 def logical_not(x: Value) -> Value:
     """1 where x is 0, else 0. Statement logical_not, tensor a."""
-    return pointwise("logical_not", "where({0} == 0.0, 1.0, 0.0)", x, integers="where({0} == 0, 1, 0)")
+    text = "where({0} == 0.0, 1.0, 0.0)"
+    return pointwise("logical_not", text, x, integers=text.replace(".0", ""), truths=True)
 
 
 def where(condition: Operand, x: Operand, y: Operand) -> Value:
     """X where the condition is not 0, else y; all three broadcast as in NumPy. Statement where, tensor a.
 
     Args:
-        condition: Truth values, such as `nn.less(a, b)`, of the element type of x and y.
+        condition: Truth values: bool, or such as `nn.less(a, b)`, of the element type of x and y.
         x: What is taken where the condition holds.
         y: What is taken elsewhere.
 
     Returns:
         A value of the broadcast shape.
     """
+    if isinstance(condition, Value) and condition.dtype == "bool":
+        return chosen(condition, x, y)
     return pointwise(
         "where", "where({0} == 0.0, {2}, {1})", condition, x, y, integers="where({0} == 0, {2}, {1})"
     )

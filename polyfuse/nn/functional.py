@@ -26,7 +26,7 @@ from polyfuse.nn.normalization.along_axes import LayerNorm as LayerNormOperation
 from polyfuse.nn.normalization.along_axes import LogSoftmax as LogSoftmaxOperation
 from polyfuse.nn.normalization.along_axes import RMSNorm as RMSNormOperation
 from polyfuse.nn.normalization.along_axes import Softmax as SoftmaxOperation
-from polyfuse.nn.operations import Cast, Reduce
+from polyfuse.nn.operations import EVERY, Cast, Reduce
 from polyfuse.nn.operations import Linear as LinearOperation
 from polyfuse.nn.sizes import GivenSize, all_sizes
 from polyfuse.nn.torch_names import torch_names
@@ -69,13 +69,13 @@ def divide(x: Operand, y: Operand, rounding: Literal["floor", "trunc"] | None = 
     Raises:
         BadArgument: if `rounding` is neither, or is missing for integers.
     """
-    signs = "where({1} < 0, (-{0}) // (-{1}), -((-{0}) // {1}))"  # of a negative x; // rounds down
+    further = "where({0} % {1} == 0, 0, where(({0} ^ {1}) < 0, 1, 0))"  # from down to 0, if the signs differ
     known: dict[str | None, tuple[str, bool | str]] = {
         None: ("{0} / {1}", False),
         "floor": ("floor({0} / {1})", "{0} // {1}"),
         "trunc": (
             "where({0} / {1} < 0.0, ceil({0} / {1}), floor({0} / {1}))",
-            f"where({{0}} < 0, {signs}, where({{1}} < 0, -({{0}} // (-{{1}})), {{0}} // {{1}}))",
+            f"{{0}} // {{1}} + {further}",
         ),
     }
     if rounding not in known:
@@ -116,15 +116,16 @@ def cast(x: Value, dtype: str) -> Value:
 
     Args:
         x: The value.
-        dtype: "float32", "float64", "float16", "bfloat16", "int32" or "int64".
+        dtype: "float32", "float64", "float16", "bfloat16", "bool", or a type of integers such as "int8".
 
     Returns:
-        The converted value. What an integer type cannot hold, and NaN, gives any number of it.
+        The converted value. An integer keeps its last bits; a float that an integer type cannot hold, and NaN, gives
+        any number of it. A truth value is 1 or 0, and anything but 0 is true.
 
     Raises:
         BadArgument: if `dtype` is none of these.
     """
-    return apply(Cast("cast", "{0}", element_type(dtype), of_integers=True), (x,))
+    return apply(Cast("cast", "{0}", element_type("cast", dtype), of=EVERY), (x,))
 
 
 def relu(x: Value) -> Value:

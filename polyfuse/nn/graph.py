@@ -17,9 +17,11 @@ import numpy as np
 
 from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir import DType
+from polyfuse.ir.number_types import ITEMSIZE, NUMBER_TYPES, has, is_integer
+from polyfuse.ir.number_types import element_type as known_type
 from polyfuse.ir.whole import all_whole, whole
 from polyfuse.nn.nest_writer import Array
-from polyfuse.nn.operations import Linear, Matmul, Operation, Pointwise, Reduce
+from polyfuse.nn.operations import EVERY, FLOAT, NUMBERS, Linear, Masked, Matmul, Operation, Pointwise, Reduce
 from polyfuse.nn.shape.operations import View, reshaped, sliced
 from polyfuse.nn.sizes import GivenSize, Product, Shape, all_sizes, is_negative
 from polyfuse.nn.torch_names import torch_names
@@ -32,8 +34,11 @@ FLOATS: dict[str, DType] = {
 }
 """The element types of layers. Values of the two halves are float16 or bfloat16, computed in float32."""
 
-INTEGERS: tuple[DType, ...] = ("int32", "int64")
-"""The element types of whole numbers: views, arithmetic, comparisons and sums take them, and what chooses rows."""
+INTEGERS: tuple[DType, ...] = tuple(dtype for dtype in ITEMSIZE if is_integer(dtype))
+"""The element types of whole numbers: views, arithmetic, comparisons and sums take them, and what chooses rows.
+
+Results have the operands' type, of which they keep the last bits: 200 + 100 is 44 in uint8.
+"""
 
 
 @dataclass(frozen=True)
@@ -169,7 +174,12 @@ class Value:
     def ne(self, other: Operand) -> Value:
         """1 where this value differs from another or one is NaN, else 0, as `nn.not_equal`."""
         return pointwise(
-            "not_equal", "where({0} == {1}, 0.0, 1.0)", self, other, integers="where({0} == {1}, 0, 1)"
+            "not_equal",
+            "where({0} == {1}, 0.0, 1.0)",
+            self,
+            other,
+            integers="where({0} == {1}, 0, 1)",
+            truths=True,
         )
 
     @torch_names(dim="axis", keepdim="keepdims")
@@ -306,19 +316,18 @@ REMAINDER = (
 
 def dtype_of(dtype: object) -> DType:
     """The name of a floating-point type; BadArgument for any other."""
-    try:
-        name = np.dtype(dtype).name  # type: ignore[call-overload]  # any spelling NumPy reads
-    except TypeError:
-        name = repr(dtype)
+    name = known_type(dtype)
     if name not in FLOATS:
-        raise BadArgument(f"layers compute in {' or '.join(FLOATS)}, not in {name}")
+        raise BadArgument(f"layers compute in {' or '.join(FLOATS)}, not in {name or repr(dtype)}")
     return FLOATS[name]
 
 
-def element_type(dtype: object) -> DType:
-    """The name of a type of values, floating-point or integer; BadArgument for any other."""
-    kind = next((integer for integer in INTEGERS if dtype == integer), None)
-    return kind or dtype_of(dtype)
+def element_type(operation: str, dtype: object) -> DType:
+    """The name of a type of values; BadArgument, with the operation that it is for, for anything else."""
+    name = known_type(dtype)
+    if name is None:
+        raise BadArgument(f"{operation}: element type {dtype!r}; expected one of {', '.join(ITEMSIZE)}")
+    return name
 
 
 RESERVED = (*keyword.kwlist, "inf")
@@ -339,7 +348,7 @@ def input(name: str, shape: Sequence[GivenSize], dtype: str = "float32") -> Valu
     Args:
         name: The argument's name.
         shape: The sizes: integers, or symbolic sizes as text ("N", "2*N + 1"), whose values each call's arrays give.
-        dtype: A floating-point type; int32 or int64 for row numbers of an embedding.
+        dtype: A floating-point type, a type of integers, signed or not, of 8 to 64 bits, or bool.
 
     Returns:
         The value.
@@ -351,7 +360,7 @@ def input(name: str, shape: Sequence[GivenSize], dtype: str = "float32") -> Valu
     if any(map(is_negative, sizes)):
         raise BadArgument(f"input {name}: shape {sizes} has a negative size")
     check_name("input", name)
-    return Value(Input(name), (), sizes, element_type(dtype))
+    return Value(Input(name), (), sizes, element_type(f"input {name}", dtype))
 
 
 def constant(array: Array, name: str | None = None) -> Value:
@@ -373,7 +382,7 @@ def constant(array: Array, name: str | None = None) -> Value:
         raise BadArgument(
             f"constant: {array!r} is not an array; numpy.array(…, 'float32') makes one from numbers"
         )
-    return Value(Constant(array, name), (), tuple(array.shape), element_type(array.dtype))
+    return Value(Constant(array, name), (), tuple(array.shape), element_type("constant", array.dtype))
 
 
 def check_value(operation: str, given: object) -> None:
@@ -389,17 +398,19 @@ def apply(operation: Operation, operands: Sequence[Value]) -> Value:
     """The value of an operation; BadArgument if shapes or element types do not go together."""
     for value in operands:
         check_value(type(operation).__name__.lower(), value)
-    types = list(dict.fromkeys(value.dtype for value in operands))
+    alike = operands[1:] if isinstance(operation, Masked) else operands
+    types = list(dict.fromkeys(value.dtype for value in alike))
     if len(types) > 1:
         given = ", ".join(repr(value) for value in operands)
         raise BadArgument(
             f"element types {' and '.join(types)} cannot be mixed: {given}; nn.cast(value, {types[0]!r}) converts"
         )
-    if set(types) & set(INTEGERS) and not operation.integers:
+    if NUMBER_TYPES[types[0]].kind not in operation.kinds:
         given = ", ".join(repr(value) for value in operands)
         called = operation.stems[-1] if operation.stems else type(operation).__name__.lower()
+        computed = [*FLOATS, *(["integers"] if "integer" in operation.kinds else [])]
         raise BadArgument(
-            f"{called} computes in {' or '.join(FLOATS)}: {given}; nn.cast(value, 'float32') converts"
+            f"{called} computes in {' or '.join(computed)}: {given}; nn.cast(value, 'float32') converts"
         )
     shape = operation.shape([value.shape for value in operands])
     return Value(operation, tuple(operands), shape, operation.dtype or types[0])
@@ -410,35 +421,61 @@ def product(x: Value, y: Value) -> Value:
     return apply(Linear(bias=False) if y.rank == 2 else Matmul(), (x, y))
 
 
-def pointwise(kind: str, text: str, *operands: Operand, integers: bool | str = False) -> Value:
+def pointwise(
+    kind: str, text: str, *operands: Operand, integers: bool | str = False, truths: bool = False
+) -> Value:
     """A scalar expression on broadcast operands; numbers become literals in the expression.
 
-    `integers` says whether it is an expression of integers too, or which one takes its place for them. BadArgument if
-    no operand is a Value, or a number is no integer where the values are.
+    `integers` says whether it is an expression of integers too, or which one takes its place for them; with `truths`
+    that is one of truth values too. BadArgument if no operand is a Value, or a number is none of the values' integers.
     """
     dtype = next((value.dtype for value in operands if isinstance(value, Value)), None)
     if dtype is None:
         raise BadArgument(f"{kind} of {operands}: at least one operand must come from nn.input or a layer")
-    whole = dtype in INTEGERS and integers is not False
-    if whole and isinstance(integers, str):
+    if dtype not in FLOATS and isinstance(integers, str):
         text = integers
+    leaves, values = _leaves(kind, operands, dtype, exact=integers is not False)
+    of = FLOAT if integers is False else EVERY if truths else NUMBERS
+    return apply(Pointwise(kind, text.format(*leaves), of=of), values)
+
+
+def chosen(condition: Value, x: Operand, y: Operand) -> Value:
+    """`x` where a truth value holds, else `y`, broadcast."""
+    dtype = next((value.dtype for value in (x, y) if isinstance(value, Value)), None)
+    if dtype is None:
+        raise BadArgument(
+            "where: one of the two has to be a value; nn.cast(condition, 'float32') makes numbers of it"
+        )
+    leaves, values = _leaves("where", (x, y), dtype, exact=True, first=1)
+    text = f"where({{0}} == 0, {leaves[1]}, {leaves[0]})"
+    return apply(Masked("where", text, of=EVERY), [condition, *values])
+
+
+def _leaves(
+    kind: str, operands: Sequence[Operand], dtype: DType, exact: bool, first: int = 0
+) -> tuple[list[str], list[Value]]:
+    """Texts for operands, numbers as they stand and {first}, … for values; and the values.
+
+    Beside others than floats a number has to be one of their type if it is to be exact.
+    """
     values: list[Value] = []
     leaves: list[str] = []
     for operand in operands:
         if isinstance(operand, int | float | np.number) and math.isfinite(operand):
+            whole = exact and dtype not in FLOATS
             leaves.append(_literal(kind, operand, dtype) if whole else f"{float(operand)!r}")
             if operand < 0:
                 leaves[-1] = f"({leaves[-1]})"
             continue
-        leaves.append(f"{{{len(values)}}}")
+        leaves.append(f"{{{first + len(values)}}}")
         values.append(as_value(operand, dtype))
-    return apply(Pointwise(kind, text.format(*leaves), of_integers=whole), values)
+    return leaves, values
 
 
 def compared(kind: str, sign: str, x: Operand, y: Operand) -> Value:
     """1 where a comparison holds, else 0, broadcast."""
     text = f"where({{0}} {sign} {{1}}, 1.0, 0.0)"
-    return pointwise(kind, text, x, y, integers=text.replace(".0", ""))
+    return pointwise(kind, text, x, y, integers=text.replace(".0", ""), truths=True)
 
 
 def viewed(x: Value, kind: str, shape: Shape, subscripts: tuple[str, ...], needed: Shape = ()) -> Value:
@@ -473,6 +510,12 @@ def _literal(kind: str, number: float, dtype: DType) -> str:
     if int(number) != number:
         raise BadArgument(
             f"{kind}: {number!r} beside values of {dtype}; nn.cast(value, 'float64') converts them"
+        )
+    if not has(dtype, int(number)):
+        known = NUMBER_TYPES[dtype]
+        raise BadArgument(
+            f"{kind}: {int(number)} beside values of {dtype}, which are {known.least} to {known.largest}; "
+            "nn.cast(value, 'int64') converts them"
         )
     return str(int(number))
 

@@ -12,13 +12,13 @@ from polyfuse.ir.tree import sequence
 from polyfuse.nn.graph import Constant, Further, Input, Value, in_order, input
 from polyfuse.nn.layers import Module
 from polyfuse.nn.nest_writer import Array, Emitter, sizes_in
-from polyfuse.nn.operations import Operation, Pointwise
+from polyfuse.nn.operations import EVERY, Operation, Pointwise
 from polyfuse.nn.sizes import GivenSize, Size, all_sizes, names_in
 
 Sizes = GivenSize | Sequence[GivenSize]
 """One size, or several."""
 
-COPY = Pointwise("copy", "{0}", of_integers=True)
+COPY = Pointwise("copy", "{0}", of=EVERY)
 """The operation that copies a value with a tensor (an input, a constant, another output) to an output."""
 
 ROUND = Pointwise("round", "{0}")

@@ -14,13 +14,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
-
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType, Tensor
-from polyfuse.ir.number_types import is_real
+from polyfuse.ir.number_types import NUMBER_TYPES, Kind
 from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.sizes import Shape, Size, broadcast, divisor_text
+
+Kinds = tuple[Kind, ...]
+"""The kinds of elements that an operation takes."""
+
+FLOAT: Kinds = ("float",)
+NUMBERS: Kinds = ("float", "integer")
+EVERY: Kinds = ("float", "integer", "bool")
 
 
 @dataclass(frozen=True)
@@ -53,9 +58,9 @@ class Operation:
         return False
 
     @property
-    def integers(self) -> bool:
-        """True if it takes operands of integer types."""
-        return False
+    def kinds(self) -> Kinds:
+        """The kinds of elements that its operands may have."""
+        return FLOAT
 
     @abstractmethod
     def shape(self, shapes: Sequence[Shape]) -> Shape:
@@ -79,12 +84,12 @@ class Pointwise(Operation):
 
     kind: str
     text: str
-    of_integers: bool = field(default=False, kw_only=True)
+    of: Kinds = field(default=FLOAT, kw_only=True)
 
     @property
-    def integers(self) -> bool:
-        """True if the expression is one of integers too."""
-        return self.of_integers
+    def kinds(self) -> Kinds:
+        """The kinds that there is an expression for."""
+        return self.of
 
     @property
     def stems(self) -> tuple[str, ...]:
@@ -126,6 +131,11 @@ class Cast(Pointwise):
         return self.to
 
 
+@dataclass(frozen=True)
+class Masked(Pointwise):
+    """A pointwise expression of truth values, the first operand, and of others, whose type it has."""
+
+
 def broadcast_subscripts(shape: Shape, names: Sequence[str]) -> tuple[str, ...]:
     """Return an operand's subscripts for the result's element [names]: aligned right, 0 if its size is 1.
 
@@ -163,6 +173,11 @@ class WithBias(Operation):
         """True without a bias: the product is the result."""
         return not self.bias
 
+    @property
+    def kinds(self) -> Kinds:
+        """Sums of products of integers are integers."""
+        return NUMBERS
+
 
 @dataclass(frozen=True)
 class Linear(WithBias):
@@ -190,7 +205,7 @@ class Linear(WithBias):
         y = to.temporary("y", n, shape, out.dtype) if self.bias else out
         target = element(y, names)
         product = f"{element(x, [*names[:-1], k])} * {element(w, [k, names[-1]])}"
-        to.assign(f"zero{n}", domain, f"{target} = 0.0")
+        to.assign(f"zero{n}", domain, f"{target} = {initial('+=', y.dtype)}")
         to.assign(f"mac{n}", {**domain, k: extents(w)[0]}, f"{target} += {product}")
         if self.bias:
             to.assign(
@@ -217,6 +232,11 @@ class Matmul(Operation):
         """The product is the result."""
         return True
 
+    @property
+    def kinds(self) -> Kinds:
+        """Sums of products of integers are integers."""
+        return NUMBERS
+
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """(…, M, K), (…, K, N) -> (…, M, N)."""
         x, y = shapes
@@ -238,7 +258,7 @@ class Matmul(Operation):
         left = (*broadcast_subscripts(extents(x)[:-2], batch), row, k)
         right = (*broadcast_subscripts(extents(y)[:-2], batch), k, column)
         target = element(out, names)
-        to.assign(f"zero{n}", domain, f"{target} = 0.0")
+        to.assign(f"zero{n}", domain, f"{target} = {initial('+=', out.dtype)}")
         steps = extents(x)[-1]
         to.assign(f"mac{n}", {**domain, k: steps}, f"{target} += {element(x, left)} * {element(y, right)}")
 
@@ -248,20 +268,20 @@ INITIAL = {"+=": "0.0", "*=": "1.0", "max=": "-inf", "min=": "inf"}
 
 
 def initial(op: str, dtype: DType) -> str:
-    """The initial value of a reduction's target: of integers, the smallest or largest one in place of an infinity.
+    """The initial value of a reduction's target: of others than floats, the smallest or largest one for an infinity.
 
     >>> initial("max=", "float32"), initial("max=", "int32"), initial("+=", "int64")
     ('-inf', '-2147483647 - 1', '0')
     """
-    if is_real(dtype):
+    known = NUMBER_TYPES[dtype]
+    if known.kind == "float":
         return INITIAL[op]
     if op in ("+=", "*="):
         return INITIAL[op].removesuffix(".0")
-    limits = np.iinfo(dtype)
     smallest = (
-        f"-{limits.max} - 1" if limits.min else "0"
+        f"-{known.largest} - 1" if known.signed else "0"
     )  # the smallest one itself is no literal of its type
-    return str(limits.max) if op == "min=" else smallest
+    return str(known.largest) if op == "min=" else smallest
 
 
 @dataclass(frozen=True)
@@ -285,9 +305,9 @@ class Reduce(Operation):
         return {"sum": "s", "mean": "mu", "prod": "q", "max": "m", "min": "m"}[self.kind]
 
     @property
-    def integers(self) -> bool:
+    def kinds(self) -> Kinds:
         """All but a mean, which divides."""
-        return self.kind != "mean"
+        return FLOAT if self.kind == "mean" else EVERY if self.kind in ("max", "min") else NUMBERS
 
     @property
     def reduces(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Literal
 from polyfuse.ir import Tensor
 from polyfuse.nn.graph import Value, apply, axis_of
 from polyfuse.nn.nest_writer import Emitter, element, extents
-from polyfuse.nn.operations import Operation
+from polyfuse.nn.operations import NUMBERS, Kinds, Operation
 from polyfuse.nn.sizes import Shape
 from polyfuse.nn.torch_names import torch_names
 
@@ -42,9 +42,9 @@ class Scan(Operation):
         return True
 
     @property
-    def integers(self) -> bool:
+    def kinds(self) -> Kinds:
         """True: it adds or multiplies."""
-        return True
+        return NUMBERS
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """The operand's."""

@@ -1,4 +1,4 @@
-"""The backend of `torch.compile(model, backend="polyfuse")`, operators of torch made of nests, and an explaining page."""
+"""The backend "polyfuse" of torch.compile, a page on what it did with a model, and nests as operators of torch."""
 
 from polyfuse.torch.custom_op import custom_op
 from polyfuse.torch.dynamo import backend

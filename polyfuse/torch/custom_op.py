@@ -99,7 +99,9 @@ class _Operator:
     @property
     def schema(self) -> str:
         """The nest's inputs and outputs in torch's notation."""
-        names = (f"Tensor(a{at}!)" if one.role == "inout" else "Tensor" for at, one in enumerate(self.nest.inputs))
+        names = (
+            f"Tensor(a{at}!)" if one.role == "inout" else "Tensor" for at, one in enumerate(self.nest.inputs)
+        )
         taken = ", ".join(f"{kind} {one.name}" for kind, one in zip(names, self.nest.inputs, strict=True))
         given = ", ".join("Tensor" for _ in self.nest.results)
         return f"({taken}) -> {given if len(self.nest.results) == 1 else f'({given})'}"
@@ -136,11 +138,15 @@ class _Operator:
             sizes = solved(pairs, sizes)
         unknown = [name for name in self.nest.params if name not in sizes]
         if unknown:
-            raise BadArgument(f"{self.name}: no input's shape says the size {', '.join(unknown)} of {self.nest.name}")
+            raise BadArgument(
+                f"{self.name}: no input's shape says the size {', '.join(unknown)} of {self.nest.name}"
+            )
         for one, tensor in zip(self.nest.inputs, tensors, strict=True):
             for size, extent in zip(one.shape, tensor.shape, strict=True):
                 if extent_in(size, sizes) != extent:
-                    raise BadArgument(f"{self.name}: {one.name} has shape {list(tensor.shape)}, expected {one}")
+                    raise BadArgument(
+                        f"{self.name}: {one.name} has shape {list(tensor.shape)}, expected {one}"
+                    )
         return sizes
 
     def _call(self, wanted: tuple[int, ...], tensors: Tensors) -> Callable[..., Any]:
@@ -173,7 +179,9 @@ class _Operator:
         found = dict(zip(wanted, self.backward_op(list(tensors), given, list(wanted)), strict=True))
         return tuple(found.get(at) for at in range(len(tensors)))
 
-    def run_backward(self, inputs: list[torch.Tensor], cotangents: list[torch.Tensor], wanted: list[int]) -> Any:
+    def run_backward(
+        self, inputs: list[torch.Tensor], cotangents: list[torch.Tensor], wanted: list[int]
+    ) -> Any:
         """The gradients, computed."""
         every = (*inputs, *cotangents)
         found = _called(self._call(tuple(wanted), every), every)
@@ -196,7 +204,13 @@ def _called(call: Callable[..., Any], tensors: Tensors) -> Any:
     if any(tensor.device.type != "cpu" for tensor in tensors):
         return call(*(tensor.detach() for tensor in tensors))
     found = call(*map(array_of, tensors))
-    return tuple(map(tensor_of, found)) if isinstance(found, tuple) else None if found is None else tensor_of(found)
+    return (
+        tuple(map(tensor_of, found))
+        if isinstance(found, tuple)
+        else None
+        if found is None
+        else tensor_of(found)
+    )
 
 
 def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -35,7 +35,10 @@ from polyfuse.torch.weights import Held
 Key = tuple[Any, ...]
 Pass = Callable[[torch.Tensor], Any]
 
-OF_NUMPY = (torch.float64, torch.float32, torch.float16, torch.int64, torch.int32, torch.bool)
+OF_NUMPY = (
+    *(torch.float64, torch.float32, torch.float16, torch.bool),
+    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
+)
 """Element types that NumPy has too. An executable takes arrays in 1 µs, and tensors in 20: it reads them by DLPack."""
 
 LOG = logging.getLogger("polyfuse.torch")

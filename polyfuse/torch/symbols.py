@@ -113,5 +113,11 @@ def _evaluated(node: ast.expr, sizes: Mapping[str, Any]) -> Any:
             return _evaluated(left, sizes) // _evaluated(right, sizes)
         case ast.BinOp(left=left, op=operation, right=right):
             a, b = _evaluated(left, sizes), _evaluated(right, sizes)
-            return a * b if isinstance(operation, ast.Mult) else a - b if isinstance(operation, ast.Sub) else a + b
+            return (
+                a * b
+                if isinstance(operation, ast.Mult)
+                else a - b
+                if isinstance(operation, ast.Sub)
+                else a + b
+            )
     raise AssertionError(f"{ast.unparse(node)} is part of no extent")

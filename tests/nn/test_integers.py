@@ -1,4 +1,4 @@
-"""Values of int32 and int64: arithmetic, bits, comparisons, reductions, views and conversions, against NumPy."""
+"""Values of integers and truth values: arithmetic, bits, comparisons, reductions, views, conversions, against NumPy."""
 
 from collections.abc import Callable
 
@@ -76,11 +76,88 @@ def test_are_what_numpy_computes(nest: pf.Nest) -> None:
         (lambda x: x / 2, "div computes in float32 or float64"),
         (lambda x: nn.mean(x), "mean computes in float32 or float64"),
         (lambda x: x + 0.5, r"add: 0\.5 beside values of int64; nn\.cast"),
-        (lambda x: nn.bitwise_and(nn.cast(x, "float32"), 3), "has no bits; expected int32 or int64"),
-        (lambda x: nn.cast(x, "int7"), "int7"),
+        (lambda x: nn.bitwise_and(nn.cast(x, "float32"), 3), "has no bits; expected int32, int64, int8"),
+        (lambda x: nn.cast(x, "int7"), "cast: element type 'int7'; expected one of float32"),
+        (lambda x: nn.cast(x, "uint8") * -1, r"mul: -1 beside values of uint8, which are 0 to 255; nn\.cast"),
+        (
+            lambda x: nn.cast(x, "bool") + 1,
+            "add computes in float32 or float64 or float16 or bfloat16 or integers",
+        ),
+        (lambda x: nn.where(nn.cast(x, "bool"), 1, 2), "where: one of the two has to be a value"),
         (lambda x: nn.divide(x, 2, "up"), "rounding is 'up', expected None, 'floor' or 'trunc'"),
     ],
 )
 def test_what_is_refused(made: Callable, why: str) -> None:
     with pytest.raises(pf.BadArgument, match=why):
         made(nn.input("x", (3,), "int64"))
+
+
+SMALL: dict[str, tuple[Callable, Callable]] = {
+    "add": (lambda x, y: x + y, np.add),
+    "mul": (lambda x, y: x * y * 3, lambda x, y: x * y * 3),
+    "sub": (lambda x, y: x - y, np.subtract),
+    "divided to 0": (
+        lambda x, y: nn.divide(x, y, "trunc"),
+        lambda x, y: np.array([int(a / b) for a, b in zip(x, y, strict=True)]),
+    ),
+    "fmod": (nn.fmod, np.fmod),
+    "remainder": (nn.remainder, np.remainder),
+    "not": (lambda x, y: nn.bitwise_not(x), lambda x, y: ~x),
+    "shift": (lambda x, y: nn.left_shift(x, 3), lambda x, y: x << 3),
+    "less": (nn.less, np.less),
+    "largest": (lambda x, y: nn.max(x), lambda x, y: x.max()),
+    "product": (lambda x, y: x @ nn.reshape(y, (-1, 1)), lambda x, y: (x @ y).reshape(1)),
+    "to int64": (lambda x, y: nn.cast(x, "int64") * 1000, lambda x, y: x.astype("int64") * 1000),
+    "rows": (lambda x, y: nn.take(x, nn.minimum(y, 2)), lambda x, y: x[np.minimum(y, 2).astype("int64")]),
+}
+
+
+def test_small_ones_keep_their_last_bits() -> None:
+    """Among them the smallest number, whose opposite its type does not have."""
+    x, y = np.array([-128, -7, 100, 127]), np.array([3, -3, 2, 1])
+    for dtype in ("int8", "uint16"):
+        here = [x.astype(dtype), (y if dtype == "int8" else abs(y)).astype(dtype)]
+        names = {"x": (4,), "y": (4,)}
+        values = [nn.input(name, shape, dtype) for name, shape in names.items()]
+        nest = pf.lower([ours(*values) for ours, _ in SMALL.values()])
+        results = (
+            pf.compile(nest)(*here)
+            if dtype == "int8"
+            else pf.interpret(nest, dict(zip("xy", here, strict=True))).values()
+        )
+        for (name, (_, theirs)), found in zip(SMALL.items(), results, strict=True):
+            wanted = theirs(*here)
+            assert found.dtype == ("int64" if name == "to int64" else dtype)
+            np.testing.assert_array_equal(found, np.asarray(wanted).astype(found.dtype), f"{name} of {dtype}")
+
+
+def test_truth_values() -> None:
+    a, b, x = np.array([1, 1, 0], bool), np.array([1, 0, 0], bool), np.array([0.5, np.nan, 2.0], np.float32)
+    p, q, v = nn.input("p", (3,), "bool"), nn.input("q", (3,), "bool"), nn.input("x", (3,))
+    both = nn.logical_and(p, nn.logical_not(q))
+    nest = pf.lower(
+        [
+            both,
+            nn.logical_xor(p, q),
+            nn.equal(p, q),
+            nn.where(p, v, 0.0),
+            nn.cast(v > 1, "bool"),
+            nn.cast(q, "int8"),
+            nn.max(nn.concat([p[::-1], q], 0), 0, keepdims=True),
+            nn.where(both, p, nn.constant(b)),
+        ]
+    )
+    wanted = (
+        a & ~b,
+        a ^ b,
+        a == b,
+        np.where(a, x, 0),
+        x > 1,
+        b.astype("int8"),
+        np.array([True]),
+        np.where(a & ~b, a, b),
+    )
+    for results in (pf.interpret(nest, {"p": a, "q": b, "x": x}).values(), pf.compile(nest)(a, b, x)):
+        for one, expected in zip(results, wanted, strict=True):
+            assert one.dtype == expected.dtype
+            np.testing.assert_array_equal(one, expected)

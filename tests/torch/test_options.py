@@ -54,4 +54,7 @@ def test_one_thread_plans_and_runs_on_one(monkeypatch) -> None:
     assert used == [1, before]
     (made,) = record.graphs[0].regions[0].compiled
     assert made.compiled.machine.units == 1
-    assert Options.of({"threads": 1, "machine": "zen5"}).compile["machine"].name == pf.Machine.preset("zen5").name
+    assert (
+        Options.of({"threads": 1, "machine": "zen5"}).compile["machine"].name
+        == pf.Machine.preset("zen5").name
+    )

@@ -52,7 +52,6 @@ class Walk:
     refused: list[Refusal] = field(default_factory=list)
     unknown: dict[str, None] = field(default_factory=dict)
     places: dict[int, tuple[Scope, str]] = field(default_factory=dict)
-    truths: set[int] = field(default_factory=set)
     count: int = 0
 
     def nodes(self, nodes: Iterable[onnx.NodeProto], scope: Scope, place: str = "") -> None:
@@ -105,27 +104,7 @@ class Walk:
             if not self._is_function(node):
                 raise Unsupported("it is computed where its operands are known; here they depend on inputs")
             return self._written_out(node, operands, label)
-        made = self._imported(importer, node, operands)
-        self._mark_truths(node, operands, made)
-        return made
-
-    def is_truth(self, operand: Any) -> bool:
-        """True for truth values, as an array or as a value that holds 1 and 0."""
-        return operand.dtype == np.bool_ if isinstance(operand, np.ndarray) else id(operand) in self.truths
-
-    def _mark_truths(self, node: onnx.NodeProto, operands: Sequence[Any], made: Sequence[Any]) -> None:
-        """Note which results are truth values, by the types in the operator's definition."""
-        schema = schema_of(node.op_type, self.opset)
-        if schema is None or not schema.outputs:
-            return
-        types = [one.type_str for one in schema.inputs]
-        types += types[-1:] * (len(operands) - len(types))  # the last of a variadic operator's
-        known = {kind: self.is_truth(x) for kind, x in zip(types, operands, strict=False) if x is not None}
-        to_bool = any(a.name == "to" and a.i == onnx.TensorProto.BOOL for a in node.attribute)
-        for place, operand in enumerate(made):
-            kind = schema.outputs[min(place, len(schema.outputs) - 1)].type_str
-            if isinstance(operand, Value) and (kind == "tensor(bool)" or known.get(kind) or to_bool):
-                self.truths.add(id(operand))
+        return self._imported(importer, node, operands)
 
     def _imported(
         self, importer: Callable[..., Any], node: onnx.NodeProto, operands: list[Any]
@@ -186,7 +165,7 @@ class Walk:
 
     def _written_out(self, node: onnx.NodeProto, operands: Sequence[Any], label: str) -> Sequence[Any]:
         """An operator by the nodes that ONNX defines it by."""
-        types = [_type_of(operand, self.is_truth(operand)) for operand in operands]
+        types = [_type_of(operand) for operand in operands]
         function = function_of(node, self.opset, types)
         versions = {entry.domain: entry.version for entry in function.opset_import}
         inner = Scope(ChainMap({}))
@@ -333,11 +312,11 @@ def function_of(node: onnx.NodeProto, opset: int, types: Sequence[bytes]) -> onn
     return function
 
 
-def _type_of(operand: Any, truth: bool) -> bytes:
+def _type_of(operand: Any) -> bytes:
     """An operand's type and shape, as ONNX has it."""
     if operand is None:
         return b""
-    name = "bool" if truth else operand.dtype if isinstance(operand, Value) else operand.dtype.name
+    name = operand.dtype if isinstance(operand, Value) else operand.dtype.name
     name = "int64" if is_symbolic(operand) else name
     number = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(name))
     made: bytes = onnx.helper.make_tensor_type_proto(number, operand.shape).SerializeToString()

@@ -18,7 +18,7 @@ from polyfuse.frontend.onnx.operators.registry import TYPES, is_symbolic, value_
 from polyfuse.ir import Nest
 from polyfuse.ir.whole import all_whole, is_whole
 from polyfuse.nn import input
-from polyfuse.nn.graph import FLOATS, INTEGERS, RESERVED, Value
+from polyfuse.nn.graph import RESERVED, Value
 from polyfuse.nn.lower import lower_values
 from polyfuse.nn.nest_writer import sizes_in
 from polyfuse.nn.sizes import Shape, Size, is_reserved, size_of
@@ -54,7 +54,7 @@ def nest_of(model: Any, sizes: Sizes, constants: Mapping[str, Array], name: str 
     for output, operand in found.outputs.items():
         if is_symbolic(operand):
             refused.append(Refusal(output, "output", "is symbolic sizes: give them as sizes={…}"))
-        elif isinstance(operand, np.ndarray) and operand.dtype.name not in (*TYPES, "bool"):
+        elif isinstance(operand, np.ndarray) and operand.dtype.name not in TYPES:
             refused.append(Refusal(output, "output", f"is known before a call, as {operand.dtype.name}"))
         elif not refused:
             values.append(value_of(operand))
@@ -101,22 +101,20 @@ def imported(model: Model, sizes: Sizes, constants: Mapping[str, Array]) -> Impo
             scope.operands[one.name] = np.asarray(constants[one.name])
             continue
         dtype = type_name(one.type.tensor_type.elem_type)
-        if dtype not in (*FLOATS, *INTEGERS, "bool"):
+        if dtype not in TYPES:
             walk.refused.append(
                 Refusal(
                     one.name,
                     "input",
-                    f"element type {dtype}: expected {', '.join((*FLOATS, *INTEGERS))} or bool",
+                    f"element type {dtype}: expected {', '.join(TYPES)}",
                 )
             )
             scope.operands[one.name] = Failed()
             continue
         own = free_name(one.name, taken)
         names[own] = one.name
-        inputs[one.name] = input(own, shapes[one.name], "float32" if dtype == "bool" else dtype)
+        inputs[one.name] = input(own, shapes[one.name], dtype)
         walk.define(scope, one.name, inputs[one.name])
-        if dtype == "bool":
-            walk.truths.add(id(inputs[one.name]))
     walk.initialisers(graph, scope, taken)
     walk.nodes(graph.node, scope)
     outputs: dict[str, Any] = {}

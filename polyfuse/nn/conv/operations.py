@@ -15,7 +15,7 @@ from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir import Tensor
 from polyfuse.nn.conv.windows import Axis, Layout, Windows
 from polyfuse.nn.nest_writer import Emitter, element, extents
-from polyfuse.nn.operations import WithBias
+from polyfuse.nn.operations import WithBias, initial
 from polyfuse.nn.sizes import Shape, Size, numbers
 
 
@@ -72,7 +72,7 @@ class Convolution(WithBias):
         y = to.temporary("y", n, extents(out), out.dtype) if self.bias else out
         every = to.dims(out.rank)
         domain = dict(zip(every, extents(out), strict=True))
-        to.assign(f"zero{n}", domain, f"{element(y, every)} = 0.0")
+        to.assign(f"zero{n}", domain, f"{element(y, every)} = {initial('+=', y.dtype)}")
         axes = self._axes(extents(x), extents(w))
         self._mac(to, n, x, w, y, axes)
         if self.bias:

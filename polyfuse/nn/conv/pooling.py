@@ -13,7 +13,7 @@ from polyfuse.ir import Tensor
 from polyfuse.ir.number_types import computed_in
 from polyfuse.nn.conv.windows import Axis, Layout, Windows
 from polyfuse.nn.nest_writer import Emitter, element, extents
-from polyfuse.nn.operations import INITIAL, Operation
+from polyfuse.nn.operations import FLOAT, NUMBERS, Kinds, Operation, initial
 from polyfuse.nn.sizes import Shape, Size
 
 Kind = Literal["max", "mean"]
@@ -67,6 +67,11 @@ class Pooling(Operation):
         """A maximum is the result itself."""
         return self.kind == "max"
 
+    @property
+    def kinds(self) -> Kinds:
+        """A maximum, which divides nothing."""
+        return NUMBERS if self.kind == "max" else FLOAT
+
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """(N, C, H, W) -> (N, C, P, Q), and for channels last accordingly."""
         (x,) = shapes
@@ -93,7 +98,7 @@ class Pooling(Operation):
         target = to.temporary("s", n, extents(out), out.dtype) if self.kind == "mean" else out
         op, first = ("+=", "meansum") if self.kind == "mean" else ("max=", "max")
         image = self.layout.of(batch, channel, [axis.subscript for axis in axes])
-        to.assign(f"{first}_init{n}", domain, f"{element(target, every)} = {INITIAL[op]}")
+        to.assign(f"{first}_init{n}", domain, f"{element(target, every)} = {initial(op, target.dtype)}")
         to.assign(
             f"{first}{n}",
             domain | {dim: axis.values for dim, axis in zip(inner, axes, strict=True)},

@@ -20,7 +20,7 @@ from polyfuse.nn.conv.operations import joined
 from polyfuse.nn.conv.windows import LAYOUTS, Padding, windows_of
 from polyfuse.nn.graph import Value, apply, as_value
 from polyfuse.nn.nest_writer import Array, Emitter, element, extents
-from polyfuse.nn.operations import WithBias
+from polyfuse.nn.operations import WithBias, initial
 from polyfuse.nn.sizes import Shape, Size, is_negative, numbers
 
 
@@ -142,7 +142,7 @@ class TransposedConvolution(WithBias):
         y = to.temporary("y", n, extents(out), out.dtype) if self.bias else out
         every = to.dims(out.rank)
         domain = dict(zip(every, extents(out), strict=True))
-        to.assign(f"zero{n}", domain, f"{element(y, every)} = 0.0")
+        to.assign(f"zero{n}", domain, f"{element(y, every)} = {initial('+=', y.dtype)}")
         along = [phases(*axis) for axis in self._axes(self._weight(extents(w))[2:])]
         for part, chosen in enumerate(itertools.product(*along)):
             self._mac(to, f"mac{part}_{n}", x, w, y, chosen)

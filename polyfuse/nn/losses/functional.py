@@ -28,7 +28,7 @@ def cross_entropy(
 
     Args:
         x: Scores (N, C, …), or (C,) for a single input.
-        target: Class numbers (N, …), an input of int32 or int64; or probabilities of the shape of x.
+        target: Class numbers (N, …), an input of integers; or probabilities of the shape of x.
         weight: A factor for each class (C,), for class numbers alone.
         reduction: "mean" divides by the weights of the rows' classes (by N for probabilities), "sum", or "none".
 
@@ -58,7 +58,7 @@ def nll_loss(x: Value, target: Value, weight: Array | None = None, reduction: Re
 
     Args:
         x: Log-probabilities (N, C, …), or (C,) for a single input.
-        target: Class numbers (N, …): an input of int32 or int64.
+        target: Class numbers (N, …): an input of integers.
         weight: A factor for each class (C,); 1 by default.
         reduction: "mean" divides by the sum of the weights of the rows' classes, "sum", or "none".
 

@@ -17,7 +17,7 @@ from polyfuse.nn.functional import sqrt
 from polyfuse.nn.graph import INTEGERS, Axes, Value, apply, axes_of, axis_of
 from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.normalization.along_axes import corrected
-from polyfuse.nn.operations import Operation, fold, kept
+from polyfuse.nn.operations import NUMBERS, Kinds, Operation, fold, kept
 from polyfuse.nn.sizes import Product, Shape
 from polyfuse.nn.torch_names import torch_names
 
@@ -183,9 +183,9 @@ class Place(Reduction):
         return "at"
 
     @property
-    def integers(self) -> bool:
+    def kinds(self) -> Kinds:
         """True: it compares."""
-        return True
+        return NUMBERS
 
     @property
     def dtype(self) -> DType:

@@ -14,11 +14,12 @@ from typing import Literal
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Tensor
+from polyfuse.ir.number_types import NUMBER_TYPES
 from polyfuse.nn.elementwise import less, where
 from polyfuse.nn.functional import cast, maximum
 from polyfuse.nn.graph import INTEGERS, Operand, Value, apply, as_value, axis_of, check_value
 from polyfuse.nn.nest_writer import Emitter, element, extents
-from polyfuse.nn.operations import Operation, initial
+from polyfuse.nn.operations import NUMBERS, Kinds, Operation, initial
 from polyfuse.nn.shape.functional import narrow, pad
 from polyfuse.nn.sizes import Shape, Size, numbers
 
@@ -150,9 +151,9 @@ class LastPlace(Operation):
         return "at"
 
     @property
-    def integers(self) -> bool:
+    def kinds(self) -> Kinds:
         """True: it compares."""
-        return True
+        return NUMBERS
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """The index's shape, with the size along the axis."""
@@ -197,7 +198,7 @@ def take_by(x: Value, index: Value, axis: int) -> Value:
 
 def _choice(operation: str, x: Value, axis: int, index: Value, aligned: bool) -> Value:
     along = axis_of(operation, x, axis)
-    _check_index(operation, index)
+    index = _index(operation, index)
     made = Choice(along, aligned)
     return Value(made, (x, index), made.shape((x.shape, index.shape)), x.dtype)
 
@@ -222,7 +223,7 @@ def scatter_add(x: Value, axis: int, index: Value, source: Operand, reduction: R
         BadArgument: if the index has no integers, the types differ, the shapes do not fit, or the reduction is unknown.
     """
     along = axis_of("scatter_add", x, axis)
-    _check_index("scatter_add", index)
+    index = _index("scatter_add", index)
     value = as_value(source, x.dtype)
     if value.dtype != x.dtype:
         raise BadArgument(f"scatter_add: element types {x.dtype} and {value.dtype} cannot be mixed")
@@ -250,7 +251,7 @@ def scatter(x: Value, axis: int, index: Value, source: Operand) -> Value:
         BadArgument: as for `scatter_add`.
     """
     along = axis_of("scatter", x, axis)
-    _check_index("scatter", index)
+    index = _index("scatter", index)
     value = as_value(source, x.dtype)
     Scatter(along, "add").shape((x.shape, index.shape, value.shape))
     sizes, used = numbers("scatter", x.shape), numbers("scatter", index.shape)
@@ -263,10 +264,12 @@ def scatter(x: Value, axis: int, index: Value, source: Operand) -> Value:
     return where(cast(less(places, 0), x.dtype), x, kept)
 
 
-def _check_index(operation: str, index: object) -> None:
+def _index(operation: str, index: object) -> Value:
+    """An index with a sign, as places are compared with it; BadArgument for one that holds no integers."""
     check_value(operation, index)
     assert isinstance(index, Value)
     if index.dtype not in INTEGERS:
         raise BadArgument(
             f"{operation}: the index {index!r} holds no integers; nn.cast(value, 'int64') converts"
         )
+    return index if NUMBER_TYPES[index.dtype].signed else cast(index, "int64")

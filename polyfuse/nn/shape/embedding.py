@@ -55,7 +55,7 @@ def embedding(x: Value, weight: Array | Value) -> Value:
     A call raises BadArgument for numbers that are not rows; negative numbers are not.
 
     Args:
-        x: An input (…) of int32 or int64, with numbers from 0 to N - 1.
+        x: An input (…) of integers, with numbers from 0 to N - 1.
         weight: The table (N, …), an array or an input.
 
     Returns:

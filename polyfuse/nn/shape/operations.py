@@ -19,7 +19,7 @@ from polyfuse.ir import Tensor
 from polyfuse.ir.number_types import is_real
 from polyfuse.ir.whole import is_whole, whole
 from polyfuse.nn.nest_writer import Emitter, element, extents
-from polyfuse.nn.operations import Operation
+from polyfuse.nn.operations import EVERY, Kinds, Operation
 from polyfuse.nn.sizes import Affine, Product, Shape, Size, is_negative, number, numbers, size_of, total
 
 
@@ -48,9 +48,9 @@ class View(Operation):
         return "v"
 
     @property
-    def integers(self) -> bool:
+    def kinds(self) -> Kinds:
         """True: it copies."""
-        return True
+        return EVERY
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """The view's; that it fits the operand was checked where the view was made."""
@@ -87,9 +87,9 @@ class Join(Operation):
         return "v"
 
     @property
-    def integers(self) -> bool:
+    def kinds(self) -> Kinds:
         """True: it copies."""
-        return True
+        return EVERY
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """The shapes with their sizes along the axis added up; BadArgument if they differ elsewhere."""
@@ -137,9 +137,9 @@ class Pad(Operation):
         return "v"
 
     @property
-    def integers(self) -> bool:
+    def kinds(self) -> Kinds:
         """True: it copies."""
-        return True
+        return EVERY
 
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """Every size with its two widths."""

@@ -21,6 +21,7 @@ from polyfuse.frontend.onnx.operators.registry import (
     value_of,
     values_of,
 )
+from polyfuse.ir.number_types import ITEMSIZE, element_type
 from polyfuse.nn.graph import FLOATS, INTEGERS, Value, pointwise
 
 UNARY: dict[str, Callable[[Value], Value]] = {
@@ -39,7 +40,7 @@ UNARY: dict[str, Callable[[Value], Value]] = {
     "Exp": nn.exp,
     "Floor": nn.floor,
     "HardSwish": nn.hardswish,
-    "IsNaN": nn.isnan,
+    "IsNaN": lambda x: nn.cast(nn.isnan(x), "bool"),
     "Log": nn.log,
     "Mish": nn.mish,
     "Neg": lambda x: -x,
@@ -99,7 +100,7 @@ def _binary(function: Callable[[Any, Any], Value]) -> Callable[[Node, Operand, O
 
 
 def _compared(function: Callable[[Any, Any], Value]) -> Callable[[Node, Operand, Operand], Value]:
-    return lambda _, x, y: value_of(function(*values_of(x, y)), "float32")
+    return lambda _, x, y: truth_of(function(*values_of(x, y)))
 
 
 def _connected(function: Callable[[Any, Any], Value]) -> Callable[[Node, Operand, Operand], Value]:
@@ -182,7 +183,7 @@ def _bound(bound: Operand, like: Value) -> Value | float | None:
 def where(_: Node, condition: Operand, x: Operand, y: Operand) -> Value:
     """`x` where the condition holds."""
     left, right = values_of(x, y)
-    return nn.where(value_of(condition, left.dtype), left, right)
+    return nn.where(truth_of(condition), left, right)
 
 
 @onnx_op("IsInf")
@@ -190,11 +191,11 @@ def isinf(_: Node, x: Operand, detect_negative: int = 1, detect_positive: int = 
     """inf, -inf, or both."""
     value = value_of(x)
     if detect_negative and detect_positive:
-        return nn.isinf(value)
+        return truth_of(nn.isinf(value))
     if not (detect_negative or detect_positive):
-        return value * 0.0
+        return truth_of(value * 0.0)
     sign = "-" if detect_negative else ""
-    return pointwise("isinf", f"where({{0}} == {sign}inf, 1.0, 0.0)", value)
+    return truth_of(pointwise("isinf", f"where({{0}} == {sign}inf, 1.0, 0.0)", value))
 
 
 # -- activations -------------------------------------------------------------------------------------------------------
@@ -284,13 +285,22 @@ def identity(_: Node, x: Operand) -> Operand:
 
 @onnx_op("Cast")
 def cast(_: Node, x: Operand, to: str = "", saturate: int = 1, round_mode: str = "up") -> Value:
-    """Another type; truth values are 1 where the value is not 0."""
+    """Another type; truth values are true where the value is not 0."""
     value = value_of(x)
-    if to == "bool":
-        return value_of(nn.not_equal(value, 0), "float32")
     if to not in TYPES:
-        raise Unsupported(f"casts to {to}; values are {', '.join(TYPES)}, or bool as 0 and 1")
+        raise Unsupported(f"casts to {to}; values are {', '.join(TYPES)}")
     return value if value.dtype == to else nn.cast(value, to)
+
+
+@onnx_op("BitCast")
+def bit_cast(_: Node, x: Operand, to: str = "") -> Value:
+    """The same bits as another type: integers of the same size, with and without sign, and bool as such."""
+    value, wanted = value_of(x), element_type(to)
+    if wanted is None or {value.dtype, wanted} & {*FLOATS} or ITEMSIZE[value.dtype] != ITEMSIZE[wanted]:
+        raise Unsupported(
+            f"reads the bits of {value.dtype} as {to}; between integers of the same size it is computed"
+        )
+    return value if value.dtype == wanted else nn.cast(value, wanted)
 
 
 @onnx_op("CastLike")
@@ -312,4 +322,4 @@ def dropout(
     value = value_of(x)
     if node.results == 1:
         return value
-    return value, nn.expand(nn.constant(np.array(1, "float32")), value.shape)
+    return value, nn.expand(nn.constant(np.array(True)), value.shape)

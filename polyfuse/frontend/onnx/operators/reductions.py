@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from polyfuse.frontend.onnx.operators.registry import (
     onnx_op,
     value_of,
 )
+from polyfuse.ir.number_types import NUMBER_TYPES
 from polyfuse.nn.graph import Value, pointwise
 from polyfuse.nn.sizes import number
 
@@ -35,6 +37,24 @@ REDUCTIONS: dict[str, Reduction] = {
 }
 
 
+EMPTY: Mapping[str, float] = {
+    "ReduceL1": 0.0,
+    "ReduceL2": 0.0,
+    "ReduceLogSumExp": -inf,
+    "ReduceMax": -inf,
+    "ReduceMin": inf,
+}
+"""What reductions give of no elements, where `polyfuse.nn` refuses them; integers have their limits for infinities."""
+
+
+def _of_nothing(operator: str, x: Value, axes: Sequence[int], keepdims: bool) -> Value:
+    sizes = [1 if d in axes else size for d, size in enumerate(x.shape) if keepdims or d not in axes]
+    number, known = EMPTY[operator], NUMBER_TYPES[x.dtype]
+    if known.kind != "float" and number:
+        number = known.largest if number > 0 else known.least
+    return nn.expand(nn.constant(np.array(number, x.dtype)), sizes)
+
+
 def _importer(reduce: Reduction) -> Callable[..., Value]:
     def reduced(
         node: Node,
@@ -49,6 +69,8 @@ def _importer(reduce: Reduction) -> Callable[..., Value]:
         if not named and noop_with_empty_axes:
             return value
         along = axes_within(named, value.rank) if named else tuple(range(value.rank))
+        if node.operator in EMPTY and any(value.shape[axis] == 0 for axis in along):
+            return _of_nothing(node.operator, value, along, bool(keepdims))
         return reduce(value, along, bool(keepdims)) if along else reduce(nn.reshape(value, (1,)), (0,), False)
 
     return reduced

@@ -18,7 +18,8 @@ import numpy as np
 from polyfuse import nn
 from polyfuse.frontend.importers import Missing, Unsupported
 from polyfuse.ir import DType
-from polyfuse.nn.graph import FLOATS, INTEGERS, Constant, Value, element_type
+from polyfuse.ir.number_types import ITEMSIZE, element_type
+from polyfuse.nn.graph import FLOATS, Constant, Value
 from polyfuse.nn.sizes import Affine, Shape, Size
 
 Array = np.ndarray[Any, Any]
@@ -108,12 +109,12 @@ def onnx_op(*names: str) -> Callable[[Kept], Kept]:
     return register
 
 
-TYPES: tuple[str, ...] = (*FLOATS, *INTEGERS)
+TYPES: tuple[str, ...] = tuple(ITEMSIZE)
 """The element types of values."""
 
 
 def value_of(x: Operand, dtype: DType | None = None) -> Value:
-    """Return an operand as a value: of the type that is asked for, else its own, or float32 for truth values.
+    """Return an operand as a value: of the type that is asked for, else its own.
 
     Args:
         x: The operand.
@@ -131,9 +132,9 @@ def value_of(x: Operand, dtype: DType | None = None) -> Value:
         return x if dtype is None or x.dtype == dtype else nn.cast(x, dtype)
     if is_symbolic(x):
         raise Unsupported(f"computes with {_listed(x)}, which has to be a number: {GIVE_SIZES}")
-    wanted = dtype or ("float32" if x.dtype == np.bool_ else x.dtype.name)
+    wanted = dtype or x.dtype.name
     if wanted not in TYPES:
-        raise Unsupported(f"computes {wanted}: values are {', '.join(TYPES)}, or bool as 0 and 1")
+        raise Unsupported(f"computes {wanted}: values are {', '.join(TYPES)}")
     return nn.constant(x.astype(wanted))
 
 
@@ -169,17 +170,17 @@ def _listed(x: Array) -> str:
 
 
 def floating(x: Operand) -> Value:
-    """Return an operand as a value of a floating type; Unsupported for integers."""
+    """Return an operand as a value of a floating type; Unsupported for others."""
     value = value_of(x)
-    if value.dtype in INTEGERS:
+    if value.dtype not in FLOATS:
         raise Unsupported(f"computes {value.dtype}; it is computed in floating point")
     return value
 
 
 def truth_of(x: Operand) -> Value:
-    """Return an operand as truth values in float32, 0 where it is 0."""
+    """Return an operand as truth values, false where it is 0."""
     value = value_of(x)
-    return value if value.dtype == "float32" else nn.cast(nn.not_equal(value, 0), "float32")
+    return value if value.dtype == "bool" else nn.cast(value, "bool")
 
 
 def values_of(*operands: Operand) -> list[Value]:
@@ -188,12 +189,10 @@ def values_of(*operands: Operand) -> list[Value]:
 
 
 def common_type(operands: Sequence[Operand]) -> DType | None:
-    """The type of the first value among operands, else that of the first array; None for truth values alone."""
+    """The type of the first value among operands, else that of the first array; None where values have none such."""
     typed = [x.dtype for x in operands if isinstance(x, Value)]
-    names = [x.dtype.name for x in operands if isinstance(x, np.ndarray) and x.dtype.name in TYPES]
-    if typed:
-        return typed[0]
-    return element_type(names[0]) if names else None
+    names = [x.dtype.name for x in operands if isinstance(x, np.ndarray)]
+    return typed[0] if typed else element_type(names[0]) if names else None
 
 
 def scalar_of(x: Operand) -> float | None:

@@ -20,7 +20,8 @@ from polyfuse.frontend.onnx.operators.registry import (
     sizes_array,
     value_of,
 )
-from polyfuse.nn.graph import INTEGERS, Constant, Input, Value, element_type
+from polyfuse.ir.number_types import element_type
+from polyfuse.nn.graph import INTEGERS, Constant, Input, Value
 from polyfuse.nn.sizes import Product, broadcast, number, numbers
 
 
@@ -278,12 +279,12 @@ def depth_to_space(_: Node, x: Operand, blocksize: int = 1, mode: str = "DCR") -
 
 
 @onnx_op("SpaceToDepth")
-def space_to_depth(_: Node, x: Operand, blocksize: int = 1) -> Value:
-    """Pixels as channels; those of one pixel lie apart."""
+def space_to_depth(_: Node, x: Operand, blocksize: int = 1, mode: Literal["DCR", "CRD"] = "DCR") -> Value:
+    """Pixels as channels; those of one channel lie apart ("DCR") or beside each other ("CRD")."""
     value = value_of(x)
     n, channels, rows, columns = value.shape
     apart = nn.reshape(value, (n, channels, rows // blocksize, blocksize, columns // blocksize, blocksize))
-    turned = nn.permute(apart, (0, 3, 5, 1, 2, 4))
+    turned = nn.permute(apart, (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4))
     return nn.reshape(turned, (n, channels * blocksize**2, rows // blocksize, columns // blocksize))
 
 
