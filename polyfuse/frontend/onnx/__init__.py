@@ -26,8 +26,8 @@ def from_onnx(
 
     Initialisers of floating point are constants under their names in the model, with "_" for what an identifier cannot
     have. They lie in the memory of the file where it is external data; an executable's `replace_constants` takes
-    others. What depends on no input and no such initialiser is computed now. Inputs and outputs have the model's element
-    types. Nothing that the model contains is executed.
+    others. What depends on no input and no such initialiser is computed now. Inputs and outputs have the element types
+    of the model. Nothing that the model contains is executed.
 
     Args:
         model: A file's path, its bytes, or a loaded model. External data is read for a path alone, from regular files
