@@ -23,6 +23,7 @@ from polyfuse.torch.options import Options
 from polyfuse.torch.record import Graph, Record, Region
 from polyfuse.torch.region import Compiled
 from polyfuse.torch.regions import divided, is_size, refusals
+from polyfuse.torch.whole import keep_whole
 
 LOG = logging.getLogger("polyfuse.torch")
 
@@ -60,6 +61,7 @@ def backend(
     wanted.check("cuda" if "cuda" in devices else "cpu")
     kept = record if record is not None else Record()
     weights = weights_of(module) if wanted.freeze else ()
+    keep_whole(module)
     compilers = {kind: _compiler(kind, wanted, kept, ()) for kind in ("forward", "backward")}
     compiled: Callable[..., Any] = aot_autograd(
         fw_compiler=compilers["forward"],

@@ -9,7 +9,7 @@ import numpy as np
 
 from polyfuse import nn
 from polyfuse.frontend.importers import Unsupported, converted
-from polyfuse.frontend.torch.aten.registry import ATEN, Result, floating
+from polyfuse.frontend.torch.aten.registry import ATEN, Result, floating, whole
 from polyfuse.nn.graph import Value
 from polyfuse.nn.sizes import numbers
 
@@ -40,6 +40,25 @@ def _by_kernel(mode: Literal["linear", "cubic"]) -> Callable[..., Value]:
 def _nearest(result: Result, x: Any, size: Sequence[int] | None, *scales: Any) -> Value:
     _check_factors(result, x, scales)
     return nn.interpolate(x, numbers("interpolate", result.shape[2:]), "nearest")
+
+
+@whole("interpolate")
+def interpolate(
+    result: Result,
+    x: Any,
+    size: Sequence[Any] | None,
+    factors: Sequence[float] | None,
+    mode: Literal["nearest", "linear", "bilinear", "trilinear", "bicubic"],
+    align_corners: bool | None,
+    recompute: bool | None,
+) -> Value:
+    """torch.nn.functional.interpolate, as torch.compile hands it over."""
+    scales = [] if factors is None or recompute else [factors]
+    if mode == "nearest":
+        return _nearest(result, x, size, *scales)
+    return _by_kernel("cubic" if mode == "bicubic" else "linear")(
+        result, x, size, bool(align_corners), *scales
+    )
 
 
 for _overload in ("default", "vec"):

@@ -7,7 +7,7 @@ from typing import Any
 
 from polyfuse import nn
 from polyfuse.frontend.importers import Unsupported, converted
-from polyfuse.frontend.torch.aten.registry import ATEN, Result, floating
+from polyfuse.frontend.torch.aten.registry import ATEN, Result, floating, whole
 from polyfuse.nn.graph import Value
 
 Parameters = list[Any]
@@ -78,5 +78,5 @@ def _taken(weights: Iterator[Any], count: int) -> Parameters:
     return [next(weights) for _ in range(count)]
 
 
-ATEN["aten.lstm.input"], ATEN["aten.gru.input"] = _importer(_lstm), _importer(_gru)
-ATEN["aten.rnn_tanh.input"], ATEN["aten.rnn_relu.input"] = _importer(_tanh), _importer(_relu)
+for _name, _run in {"lstm": _lstm, "gru": _gru, "rnn_tanh": _tanh, "rnn_relu": _relu}.items():
+    ATEN[f"aten.{_name}.input"] = whole(_name)(_importer(_run))

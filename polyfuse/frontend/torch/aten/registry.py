@@ -103,6 +103,23 @@ def aten(*names: str) -> Callable[[Kept], Kept]:
     return register
 
 
+def whole(name: str) -> Callable[[Kept], Kept]:
+    """Register an importer for an operator of polyfuse's own, which torch.compile gets for a function of torch.
+
+    Args:
+        name: The operator's name, as in `polyfuse/torch/whole`.
+
+    Returns:
+        The decorator.
+    """
+
+    def register(importer: Kept) -> Kept:
+        ATEN[f"polyfuse.{name}.default"] = importer
+        return importer
+
+    return register
+
+
 def view(*names: str) -> Callable[[Kept], Kept]:
     """Register an importer for operators that compute nothing.
 
