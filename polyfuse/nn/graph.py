@@ -11,7 +11,7 @@ import keyword
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 import numpy as np
 
@@ -34,7 +34,7 @@ FLOATS: dict[str, DType] = {
 }
 """The element types of layers. Values of the two halves are float16 or bfloat16, computed in float32."""
 
-INTEGERS: tuple[DType, ...] = tuple(dtype for dtype in ITEMSIZE if is_integer(dtype))
+INTEGERS: tuple[DType, ...] = tuple(dtype for dtype in get_args(DType) if is_integer(dtype))
 """The element types of whole numbers: views, arithmetic, comparisons and sums take them, and what chooses rows.
 
 Results have the operands' type, of which they keep the last bits: 200 + 100 is 44 in uint8.

@@ -85,14 +85,15 @@ class _Operator:
         )
         made.register_fake(self.shapes)
         if not self.changed:
-            self.backward_op = torch.library.custom_op(
+            gradient = torch.library.custom_op(
                 f"{self.name}_backward",
                 self.run_backward,
                 mutates_args=(),
                 device_types=("cpu", "cuda"),
                 schema="(Tensor[] inputs, Tensor[] cotangents, int[] wanted) -> Tensor[]",
             )
-            self.backward_op.register_fake(self.shapes_backward)
+            gradient.register_fake(self.shapes_backward)
+            self.backward_op = gradient
             made.register_autograd(self.backward, setup_context=_keep_inputs)
         return made
 

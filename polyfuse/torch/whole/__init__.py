@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
 from polyfuse.torch.whole import interpolation, recurrent
 
-CHOSEN = {**recurrent.CHOSEN, **interpolation.CHOSEN}
-"""For a function of torch, what to call in its place with a node's arguments: an operator and its arguments, or None."""
+CHOSEN: dict[Any, Callable[..., Any]] = {**recurrent.CHOSEN, **interpolation.CHOSEN}
+"""For a function of torch, what says by a node's arguments which operator to call, and with which; None: leave it."""
 
 
 def keep_whole(module: torch.fx.GraphModule) -> None:
