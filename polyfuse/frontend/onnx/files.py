@@ -20,6 +20,7 @@ import onnx.numpy_helper
 from google.protobuf.message import DecodeError
 
 from polyfuse.errors import BadArgument
+from polyfuse.frontend.onnx.damage import damage
 
 Array = np.ndarray[Any, Any]
 
@@ -81,6 +82,7 @@ def read(model: Any) -> Model:
         raise BadArgument(
             f"from_onnx: {type(model).__name__} is no model; expected a path, the bytes of a file or a ModelProto"
         )
+    _check_texts(proto)
     opset = _opset(proto)
     if proto.functions:
         _check_functions(proto)
@@ -94,9 +96,8 @@ def parsed(data: bytes, called: str) -> onnx.ModelProto:
     try:
         proto.ParseFromString(data)
     except DecodeError as error:
-        raise BadArgument(
-            f"from_onnx: {called} is not an ONNX model, or a part of one: {len(data)} bytes do not decode"
-        ) from error
+        where = damage(data, onnx.ModelProto.DESCRIPTOR) or f"{len(data)} bytes do not decode"
+        raise BadArgument(f"from_onnx: {called} is not an ONNX model, or a part of one: {where}") from error
     if not (proto.ir_version and proto.HasField("graph") and proto.graph.output):
         raise BadArgument(
             f"from_onnx: {called} is not an ONNX model, or a part of one: {len(data)} bytes without a graph that has "
@@ -125,6 +126,41 @@ def _opset(proto: onnx.ModelProto) -> int:
             f"knows opsets up to {newest} and IR versions up to {onnx.IR_VERSION}: install a newer one"
         )
     return int(opset)
+
+
+def _check_texts(proto: onnx.ModelProto) -> None:
+    """BadArgument for a name that is no text: protobuf gives bytes where a file has others than UTF-8."""
+    graphs = [proto.graph]
+    nodes = [*every_node(proto.graph.node)]
+    for function in proto.functions:
+        nodes += every_node(function.node)
+        _check_text(
+            f"function {function.name!r}", function.name, function.domain, *function.input, *function.output
+        )
+    for node in nodes:
+        graphs += [graph for a in node.attribute for graph in (a.g, *a.graphs)]
+        own = (node.name, node.domain, *node.input, *node.output, *(a.name for a in node.attribute))
+        _check_text(f"node {node.name!r} of {node.op_type!r}", node.op_type, *own)
+    for graph in graphs:
+        named = (
+            *graph.initializer,
+            *graph.input,
+            *graph.output,
+            *(one.values for one in graph.sparse_initializer),
+        )
+        _check_text(f"graph {graph.name!r}", graph.name, *(one.name for one in named))
+        for one in (*graph.input, *graph.output):
+            _check_text(f"a size of {one.name!r}", *(dim.dim_param for dim in one.type.tensor_type.shape.dim))
+    for entry in proto.opset_import:
+        _check_text("an opset", entry.domain)
+
+
+def _check_text(place: str, *texts: object) -> None:
+    for text in texts:
+        if not isinstance(text, str):
+            raise BadArgument(
+                f"from_onnx: {place}: the name {text!r} is no text in UTF-8; the file may be damaged"
+            )
 
 
 def _check_functions(proto: onnx.ModelProto) -> None:

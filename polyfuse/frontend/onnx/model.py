@@ -116,6 +116,9 @@ def imported(model: Model, sizes: Sizes, constants: Mapping[str, Array]) -> Impo
         inputs[one.name] = input(own, shapes[one.name], dtype)
         walk.define(scope, one.name, inputs[one.name])
     walk.initialisers(graph, scope, taken)
+    for one in graph.input:
+        if one.name in held:
+            _check_declared("initialiser", one, scope.operands[one.name], walk)
     walk.nodes(graph.node, scope)
     outputs: dict[str, Any] = {}
     for one in graph.output:
@@ -123,7 +126,7 @@ def imported(model: Model, sizes: Sizes, constants: Mapping[str, Array]) -> Impo
         if operand is None:
             raise BadArgument(f"from_onnx: no node makes the output {one.name!r}")
         outputs[one.name] = operand
-        _check_declared(one, operand, walk)
+        _check_declared("output", one, operand, walk)
     unknown = tuple(names.get(own, own) for own in walk.unknown)
     return Imported(inputs, outputs, tuple(walk.refused), unknown)
 
@@ -190,8 +193,8 @@ def _check_given(one: onnx.ValueInfoProto, given: tuple[int, ...]) -> None:
         raise BadArgument(f"from_onnx: sizes gives input {one.name!r} {given}; the model has {fixed}")
 
 
-def _check_declared(one: onnx.ValueInfoProto, operand: Any, walk: Walk) -> None:
-    """Refuse an output whose shape is not the one that the model declares."""
+def _check_declared(what: str, one: onnx.ValueInfoProto, operand: Any, walk: Walk) -> None:
+    """Refuse an output or an initialiser whose shape is not the one that the model declares."""
     declared = one.type.tensor_type
     if isinstance(operand, Failed) or not declared.HasField("shape"):
         return
@@ -202,5 +205,5 @@ def _check_declared(one: onnx.ValueInfoProto, operand: Any, walk: Walk) -> None:
     pairs = [(a, b) for a, b in zip(fixed, shape, strict=False) if a is not None and isinstance(b, int)]
     if len(fixed) != len(shape) or any(a != b for a, b in pairs):
         walk.refused.append(
-            Refusal(one.name, "output", f"its shape is {shape}, and the model declares {tuple(fixed)}")
+            Refusal(one.name, what, f"its shape is {shape}, and the model declares {tuple(fixed)}")
         )

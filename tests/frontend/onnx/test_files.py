@@ -188,7 +188,11 @@ def _strange() -> object:
 @pytest.mark.parametrize(
     ("given", "messages"),
     [
-        (_truncated, ["not an ONNX model, or a part of one"]),
+        (_truncated, ["a part of one: ModelProto.graph at byte 2 of", "bytes, and the file has"]),
+        (
+            lambda: model([relu(name="here")]).SerializeToString().replace(b"here", b"h\xffre"),
+            ["node b'h\\xffre' of 'Relu': the name b'h\\xffre' is no text in UTF-8"],
+        ),
         (lambda: b"", ["not an ONNX model, or a part of one"]),
         (lambda: b"no protobuf at all", ["not an ONNX model, or a part of one"]),
         (lambda: 7, ["int is no model"]),
@@ -202,6 +206,10 @@ def _strange() -> object:
         (lambda: model([relu("x", "a")]), ["no node makes the output 'y'"]),
         (lambda: model([ADD], inputs={"x": (2, 3), "w": (4,)}), ["Add of opset 20", "do not broadcast"]),
         (lambda: model([relu()], outputs={"y": (2, 4)}), ["y = output: its shape is (2, 3)", "declares (2, 4)"]),
+        (
+            lambda: model([ADD], [onnx.numpy_helper.from_array(W, "w")], inputs={"x": (2, 3), "w": (2, 4)}),
+            ["w = initialiser: its shape is (2, 3), and the model declares (2, 4)"],
+        ),
         (_short, ["tensor 'w' of shape (2, 3) is damaged"]),
         (_sparse, ["sparse initialiser: sparse tensors are not read"]),
         (_calls_itself, ["each other in a circle: A -> B -> A"]),
@@ -242,3 +250,27 @@ def test_an_element_type_that_values_do_not_have_is_named() -> None:
     made.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.COMPLEX64
     with pytest.raises(BadArgument, match="x = input: element type complex64"):
         pf.from_onnx(made)
+
+
+def test_damaged_bytes_are_refused_by_errors_of_our_own() -> None:
+    """Files cut short, and with other bytes here and there; some still are models."""
+    whole = model(
+        [helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]), relu("c", "y")],
+        [onnx.numpy_helper.from_array(np.ones((1, 1, 3, 3), "float32"), "w")],
+        inputs={"x": (1, 1, 4, 4)},
+    ).SerializeToString()
+    cases = [whole[:length] for length in range(1, len(whole), 5)]
+    random = np.random.default_rng(0)
+    for _ in range(100):
+        changed = bytearray(whole)
+        for place in random.integers(0, len(whole), random.integers(1, 4)):
+            changed[place] = random.integers(256)
+        cases.append(bytes(changed))
+    refused = []
+    for case in cases:
+        try:
+            pf.from_onnx(case)
+        except pf.PolyfuseError as error:
+            refused.append(str(error))
+    assert len(refused) > len(cases) // 2
+    assert not [message for message in refused if not message.startswith("from_onnx: ")]
