@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -78,13 +80,49 @@ def _exported(
                 "from_torch: example_inputs is a tuple of tensors, as in from_torch(model, (x,))"
             )
         called = type(module).__name__.lower()
+        _check_tensors(tuple(args), kwargs or {})
         try:
             program = torch.export.export(
                 module, tuple(args), dict(kwargs or {}), dynamic_shapes=dynamic_shapes
             )
-        except torch._dynamo.exc.UserError as error:
-            raise BadArgument(f"from_torch: torch.export refuses {called}: {error}") from error
+        except (
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as error:  # of the model's own code too: shapes that do not fit
+            raise BadArgument(
+                f"from_torch: torch.export refuses {called}{_place(error)}: {error}\n"
+                'torch.compile(model, backend="polyfuse") leaves to torch what it cannot record, packed sequences too'
+            ) from error
     return program, called
+
+
+def _check_tensors(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """BadArgument for an example that no array of a call can be."""
+    for name, one in (*((f"example_inputs[{at}]", one) for at, one in enumerate(args)), *kwargs.items()):
+        if not isinstance(one, torch.Tensor):
+            continue
+        kinds = {
+            "sparse": one.layout != torch.strided,
+            "quantised": one.is_quantized,
+            "complex": one.is_complex(),
+        }
+        if found := next((kind for kind, is_one in kinds.items() if is_one), None):
+            raise BadArgument(
+                f"from_torch: {name} is a {found} tensor ({one.dtype}, {one.layout}); expected a dense one of "
+                "floating point, integers or bool"
+            )
+
+
+def _place(error: Exception) -> str:
+    """The last line of the model that an error comes from, if one does: " at model.py:12: y = x @ w"."""
+    own = Path(torch.__file__).parent, Path(__file__).parent, Path(traceback.__file__).parent
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not any(Path(frame.filename).is_relative_to(folder) for folder in own)
+    ]
+    return f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}: {frames[-1].line}" if frames else ""
 
 
 def _names(program: torch.export.ExportedProgram, dynamic_shapes: Any) -> dict[str, str]:

@@ -227,3 +227,46 @@ def test_what_is_not_affine_in_sizes_is_refused_by_its_node(module, axes, why: s
     shapes = ({axis: dim(name) for axis, name in axes.items()},)
     with pytest.raises(pf.BadArgument, match=why):
         pf.from_torch(module.eval(), (torch.randn(3, 5, 4),), dynamic_shapes=shapes)
+
+
+class Packed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.GRU(3, 4)
+
+    def forward(self, x, lengths):
+        return self.layer(torch.nn.utils.rnn.pack_padded_sequence(x, lengths))[1]
+
+
+class Branched(torch.nn.Module):
+    def forward(self, x):
+        return x * 2 if x.sum() > 0 else x
+
+
+class Wide(torch.nn.Module):
+    def forward(self, x):
+        return x @ torch.ones(7, 3)
+
+
+@pytest.mark.parametrize(
+    ("module", "args", "why"),
+    [
+        (
+            Packed(),
+            (torch.ones(5, 2, 3), torch.tensor([5, 3])),
+            r"refuses packed at test_from_torch\.py.*pack_pad",
+        ),
+        (Branched(), (torch.ones(4, 3),), r"return x \* 2 if x\.sum.*data-dependent"),
+        (
+            Wide(),
+            (torch.ones(4, 3),),
+            r"refuses wide at test_from_torch\.py:\d+: return x @ .*same reduction",
+        ),
+        (torch.nn.Bilinear(3, 3, 2), (torch.ones(4, 3),), "refuses bilinear: missing a required argument"),
+        (torch.nn.ReLU(), (torch.ones(4, 3).to_sparse(),), r"example_inputs\[0\] is a sparse tensor"),
+        (torch.nn.Tanh(), (torch.ones(3) + 1j,), r"example_inputs\[0\] is a complex tensor"),
+    ],
+)
+def test_what_torch_export_cannot_record_is_one_error(module, args, why: str) -> None:
+    with pytest.raises(pf.BadArgument, match=why):
+        pf.from_torch(module, args)
