@@ -10,6 +10,10 @@ inequality bounds |E| (Elango, Rastello, Pouchet, Ramanujam, Sadayappan 2015; Ol
 
 A chain may lead through other statements: B[t, i] = f(A[t, …]); A[t+1, i] = f(B[t, …]). Each step is a flow dependence
 between points at a constant distance, and a chain passes each statement once, so that lines have no value in common.
+
+Of a sum that is read between its updates, a step comes from the last update before the read. An element then stands
+for one line at most: of two reads of it the earlier one precedes the later one's last update, which has run before the
+first point of time. The statements of a chain write different tensors, therefore.
 """
 
 from __future__ import annotations
@@ -111,8 +115,13 @@ def _routes(nest: Nest, name: str, inside: Collection[str]) -> Iterator[list[Ste
         last = route[-1].sink
         if last == name:
             yield route
-        elif len(route) < LONGEST and all(step.source != last for step in route):
+        elif len(route) < LONGEST and nest.statement(last).write.tensor not in _written(nest, route):
             open_ += [[*route, step] for step in steps(last)]
+
+
+def _written(nest: Nest, route: list[Step]) -> set[str]:
+    """The tensors that the statements of a route write."""
+    return {nest.statement(step.source).write.tensor for step in route}
 
 
 def _steps(nest: Nest, source: str, inside: Collection[str]) -> Iterator[Step]:
@@ -124,9 +133,20 @@ def _steps(nest: Nest, source: str, inside: Collection[str]) -> Iterator[Step]:
         reads = [read for read in needed(nest.statement(pair.sink)) if read.tensor == write.tensor]
         for read in reads[:STEPS]:
             same = pair.map.intersect(write.map.apply_range(read.map.reverse()))
+            if nest.statement(source).is_reduction:
+                same = _last(nest, source, same)
             distance = _distance(same)
             if distance is not None:
                 yield Step(source, pair.sink, distance, same, read)
+
+
+def _last(nest: Nest, source: str, pairs: isl.Map) -> isl.Map:
+    """The pairs with the last update of an element before a read of it; all earlier ones are in the value too."""
+    dates = isl.Map.from_union_map(
+        nest.dates_of([source]).intersect_domain(nest.domains[source].to_union_set())
+    )
+    last = pairs.reverse().apply_range(dates).lexmax().apply_range(dates.reverse())
+    return pairs.intersect(last.reverse())
 
 
 def _distance(relation: isl.Map) -> Distance | None:
@@ -143,32 +163,46 @@ def _distance(relation: isl.Map) -> Distance | None:
 
 
 def _begins(nest: Nest, name: str, route: list[Step]) -> int:
-    """The instances at which a chain begins, less those of which each reads an element of the caller for itself."""
+    """The instances at which a chain begins, less those of which each needs an element of the caller for itself.
+
+    Each chain is followed backwards, step by step: { instance -> point of the chain }.
+    """
     domain = nest.domains[name]
-    whole = route[0].map
-    for step in route[1:]:
-        whole = whole.apply_range(step.map)
-    first = domain.subtract(whole.range())
-    return most(first.subtract(_own_elements(nest, name, route[-1], first)))
+    back = isl.Map.identity(isl.Space.map_from_set(domain.get_space())).intersect_domain(domain)
+    begins = isl.Set.empty(domain.get_space())
+    own: dict[str, isl.Map] = {}
+    for step in reversed(route):
+        ending = back.subtract_range(step.map.range())
+        begins = begins.union(ending.domain().subtract(_with_own_element(nest, step, ending, own)))
+        back = back.intersect_range(step.map.range()).apply_range(step.map.reverse())
+    return most(begins)
 
 
-def _own_elements(nest: Nest, name: str, last: Step, first: isl.Set) -> isl.Set:
-    """Instances of `first` that read, where the chain's last step would be, elements of the caller: one each."""
-    nothing, read = isl.Set.empty(first.get_space()), last.read
+def _with_own_element(nest: Nest, step: Step, ending: isl.Map, own: dict[str, isl.Map]) -> isl.Set:
+    """The instances whose chain ends at a point that reads an element of the caller, which no other chain's end does.
+
+    `own` has { instance -> element } of those that were found before, by tensor, and gets these.
+    """
+    read = step.read
+    found = isl.Set.empty(ending.domain().get_space())
     if nest.tensor(read.tensor).role != "inout":
-        return nothing
-    computed = nothing
+        return found
+    left = ending
     for writer in nest.writers(read.tensor):
         through = writer.write.map.apply_range(read.map.reverse())
-        flows = (p.map for p in nest.dependences().after(writer.name) if p.sink == name and p.kind == "flow")
+        flows = (
+            p.map for p in nest.dependences().after(writer.name) if p.sink == step.sink and p.kind == "flow"
+        )
         for flow in flows:
-            computed = computed.union(flow.intersect(through).range())
-    kept = nothing
-    for piece in first.subtract(last.map.range()).subtract(computed).make_disjoint().get_basic_sets():
-        more = kept.union(isl.Set.from_basic_set(piece))
-        if read.map.intersect_domain(more).is_injective():
-            kept = more
-    return kept
+            left = left.subtract_range(flow.intersect(through).range())
+    elements = left.apply_range(read.map)
+    for piece in left.domain().make_disjoint().get_basic_sets():
+        here = elements.intersect_domain(isl.Set.from_basic_set(piece))
+        every = own[read.tensor].union(here) if read.tensor in own else here
+        if every.is_injective():
+            own[read.tensor] = every
+            found = found.union(here.domain())
+    return found
 
 
 def most(set_: isl.Set) -> int:
