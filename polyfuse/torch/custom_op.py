@@ -20,7 +20,7 @@ from polyfuse.errors import BadArgument
 from polyfuse.frontend.torch.arrays import array_of, tensor_of
 from polyfuse.ir import Nest, Tensor
 from polyfuse.ir.given import nest_given
-from polyfuse.ir.number_types import is_real
+from polyfuse.ir.number_types import is_real, with_parts
 from polyfuse.ir.sizes import solved
 from polyfuse.rewrite.gradient import vjp
 from polyfuse.runtime.executable import Executable
@@ -117,7 +117,7 @@ class _Operator:
         """The results without values; BadArgument for tensors that the nest does not take."""
         sizes = self._sizes(tensors)
         found = tuple(
-            tensors[0].new_empty([extent_in(size, sizes) for size in one.shape], dtype=_dtype(one))
+            tensors[0].new_empty([extent_in(size, sizes) for size in _shape(one)], dtype=_dtype(one))
             for one in self.nest.results
         )
         return found[0] if len(found) == 1 else found if found else None
@@ -127,11 +127,11 @@ class _Operator:
         sizes: dict[str, Any] = {}
         pairs: list[tuple[int | str, Any]] = []
         for one, tensor in zip(self.nest.inputs, tensors, strict=True):
-            if tensor.dtype != _dtype(one) or tensor.ndim != len(one.shape):
+            if tensor.dtype != _dtype(one) or tensor.ndim != len(_shape(one)):
                 raise BadArgument(
                     f"{self.name}: {one.name} is {tensor.dtype} of shape {list(tensor.shape)}, expected {one}"
                 )
-            pairs += zip(one.shape, tensor.shape, strict=True)
+            pairs += zip(_shape(one), tensor.shape, strict=True)
         for size, extent in pairs:
             if isinstance(size, str) and size.isidentifier():
                 sizes.setdefault(size, extent)
@@ -143,7 +143,7 @@ class _Operator:
                 f"{self.name}: no input's shape says the size {', '.join(unknown)} of {self.nest.name}"
             )
         for one, tensor in zip(self.nest.inputs, tensors, strict=True):
-            for size, extent in zip(one.shape, tensor.shape, strict=True):
+            for size, extent in zip(_shape(one), tensor.shape, strict=True):
                 if extent_in(size, sizes) != extent:
                     raise BadArgument(
                         f"{self.name}: {one.name} has shape {list(tensor.shape)}, expected {one}"
@@ -184,9 +184,13 @@ class _Operator:
         self, inputs: list[torch.Tensor], cotangents: list[torch.Tensor], wanted: list[int]
     ) -> Any:
         """The gradients, computed."""
-        every = (*inputs, *cotangents)
+        every = (*inputs, *map(_as_pairs, cotangents))
         found = _called(self._call(tuple(wanted), every), every)
-        return list(found) if isinstance(found, tuple) else [found]
+        gradients = found if isinstance(found, tuple) else (found,)
+        return [
+            torch.view_as_complex(one) if inputs[at].is_complex() else one
+            for at, one in zip(wanted, gradients, strict=True)
+        ]
 
     def shapes_backward(
         self, inputs: list[torch.Tensor], cotangents: list[torch.Tensor], wanted: list[int]
@@ -218,6 +222,16 @@ def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs)
 
 
+def _shape(tensor: Tensor) -> tuple[int | str, ...]:
+    """The shape as torch has it: without the last axis of pairs, which are complex numbers."""
+    return tensor.shape[:-1] if tensor.pairs else tensor.shape
+
+
 def _dtype(tensor: Tensor) -> torch.dtype:
-    found: torch.dtype = getattr(torch, tensor.dtype)
+    found: torch.dtype = getattr(torch, with_parts(tensor.dtype) if tensor.pairs else tensor.dtype)
     return found
+
+
+def _as_pairs(tensor: torch.Tensor) -> torch.Tensor:
+    """Complex numbers as pairs, which cotangents of `pf.vjp` are; torch's gradients are those of both parts too."""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor

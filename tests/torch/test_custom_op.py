@@ -71,6 +71,24 @@ def test_an_array_in_place() -> None:
     assert set(torch.library.opcheck(op, (x, torch.ones(3, 2, dtype=torch.float64))).values()) == {"SUCCESS"}
 
 
+@pf.nest
+def turned(x: "c64[N]", w: "f32[N]"):
+    return x * x * w
+
+
+def test_complex_numbers() -> None:
+    op = custom_op("pf_tests::turned", turned)
+    x, w = torch.randn(3, dtype=torch.complex64), torch.randn(3)
+    found = []
+    for call in (op, lambda x, w: x * x * w):
+        given = [one.clone().requires_grad_() for one in (x, w)]
+        y = call(*given)
+        (y * torch.tensor([1, 2j, 1 - 1j])).real.sum().backward()
+        found.append([y.detach(), *(one.grad for one in given)])
+    for ours, theirs in zip(*found, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-6)
+
+
 def test_refusals() -> None:
     x = nn.input("x", (4,))
     with pytest.raises(BadArgument, match="expected such as 'mylib::attention'"):
