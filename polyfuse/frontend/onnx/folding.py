@@ -16,10 +16,9 @@ import onnx
 import onnx.helper
 from onnx.reference import ReferenceEvaluator
 
-Array = np.ndarray[Any, Any]
+from polyfuse.frontend.onnx.operators.registry import FOLDED_ELEMENTS
 
-FOLDED_ELEMENTS = 2**24
-"""A known result of more elements is not computed while a model is imported."""
+Array = np.ndarray[Any, Any]
 
 RANDOM = frozenset(
     {"Bernoulli", "Dropout", "Multinomial"}

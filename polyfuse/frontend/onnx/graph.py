@@ -254,7 +254,7 @@ class Walk:
         return found
 
 
-KNOWN = frozenset({"Compress", "Det"} | {"GatherND", "NonZero", "Range", "ScatterND", "TopK", "Unique"})
+KNOWN = frozenset({"Compress", "Det"} | {"GatherND", "NonZero", "ScatterND", "TopK", "Unique"})
 """Operators without an importer that are computed where their operands are known."""
 
 

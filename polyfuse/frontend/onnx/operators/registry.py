@@ -109,6 +109,9 @@ def onnx_op(*names: str) -> Callable[[Kept], Kept]:
     return register
 
 
+FOLDED_ELEMENTS = 2**24
+"""A known result of more elements is not computed while a model is imported."""
+
 TYPES: tuple[str, ...] = tuple(ITEMSIZE)
 """The element types of values."""
 
@@ -211,6 +214,7 @@ def axes_within(axes: Sequence[int], rank: int) -> tuple[int, ...]:
 
 
 __all__ = [
+    "FOLDED_ELEMENTS",
     "ONNX",
     "Array",
     "Missing",

@@ -10,6 +10,7 @@ import numpy as np
 
 from polyfuse import nn
 from polyfuse.frontend.onnx.operators.registry import (
+    FOLDED_ELEMENTS,
     Array,
     Node,
     Operand,
@@ -327,6 +328,23 @@ def center_crop_pad(node: Node, x: Operand, shape: Operand, axes: Sequence[int] 
             widths = [(before, wanted - size - before) if d == axis else (0, 0) for d in range(value.rank)]
             value = nn.pad(value, widths)
     return value
+
+
+@onnx_op("Range")
+def numbers_apart(node: Node, start: Operand, limit: Operand, delta: Operand, stash_type: int = 1) -> Operand:
+    """Numbers from a first one on, `delta` apart, before a limit; how many there are has to be known."""
+    first, end, step = (
+        node.numbers(x, name).reshape(())
+        for x, name in ((start, "start"), (limit, "limit"), (delta, "delta"))
+    )
+    wide = np.dtype("float32") if first.dtype in ("float16", "bfloat16") else first.dtype
+    a, b, by = (np.asarray(x, wide) for x in (first, end, step))
+    if not by or not np.isfinite((b - a) / by):
+        raise Unsupported(f"numbers from {first} to {end} by {step} have no end")
+    count = max(0, int(np.ceil((b - a) / by)))
+    if count > FOLDED_ELEMENTS:
+        raise Unsupported(f"{count} numbers; at most {FOLDED_ELEMENTS} are computed when the model is read")
+    return (a + by * np.arange(count, dtype=wide)).astype(first.dtype)
 
 
 @onnx_op("OneHot")
