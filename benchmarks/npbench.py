@@ -12,9 +12,9 @@ a size of NPBench's, plus or minus a small constant. One process for each progra
 
 `--step read` only reads the functions, `oracle` runs the nest of small sizes in the interpreter, `compile` compiles for
 the CPU and runs it at all sizes: a preset of NPBench's, or the integers of preset S times a factor. The seconds are
-those of the processor, not of the clock. What `@pf.nest` refuses is tried as a `pf.program`, which compiles the pieces
-around what stays Python. `times` measures calls at the first of the sizes against NumPy and NPBench's own version for
-numba, in turns; set NUMBA_NUM_THREADS and OPENBLAS_NUM_THREADS to 1.
+those of the processor, not of the clock, and without imports. What `@pf.nest` refuses is tried as a `pf.program`, which
+compiles the pieces around what stays Python. `times` measures calls at the first of the sizes against NumPy and
+NPBench's own version for numba, in turns; set NUMBA_NUM_THREADS and OPENBLAS_NUM_THREADS to 1.
 """
 
 from __future__ import annotations
@@ -363,6 +363,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120.0)
     given = parser.parse_args()
     counts: dict[str, int] = {}
+    for module in (
+        "polyfuse.compiler",
+        "polyfuse.intrinsics",
+    ):  # a process takes a second of its own for these
+        importlib.import_module(module)
     context = multiprocessing.get_context("fork")
     for program in programs(given.checkout):
         if given.only and program.name not in given.only:

@@ -44,7 +44,15 @@ from polyfuse.frontend.python.conditions import Predicate, chosen, divided, need
 from polyfuse.frontend.python.examples import annotated, annotations_of, annotations_of_defaults
 from polyfuse.frontend.python.numpy.lowering import lowered
 from polyfuse.frontend.python.parameters import base_context, defaults, names_in_sizes, names_of, not_negative
-from polyfuse.frontend.python.places import Named, at_places, data_bounded, is_given_place, named_places
+from polyfuse.frontend.python.places import (
+    Named,
+    at_places,
+    data_bounded,
+    is_given_place,
+    named_places,
+    placed_reads,
+    with_read,
+)
 from polyfuse.frontend.python.reference import reference
 from polyfuse.frontend.python.scope import Branch, Place, Range, Scope, place, range_of
 from polyfuse.frontend.python.source import source_of
@@ -277,6 +285,9 @@ class _Reader:
     ) -> Tree | None:
         """The statement of an assignment without variables that stand for their value."""
         target = target_of(self.names, node)
+        reads = placed_reads(self.names, node, target)
+        if reads and not any(isinstance(part, Predicate) for part in scope):
+            return self.read_at_places(node, scope, stem, reads)
         named = named_places(self.names, target, self._index)
         if named is not None:
             return self.stored_at_places(node, scope, target, *named)
@@ -308,6 +319,29 @@ class _Reader:
                 dates = tuple((name, self.dates[name][k]) for name in statements(made))
                 made = Loop(one.loop.variable, dates, made)
         return made
+
+    def read_at_places(
+        self,
+        node: ast.Assign | ast.AugAssign | ast.AnnAssign,
+        scope: Scope,
+        stem: str,
+        reads: Sequence[ast.Subscript],
+    ) -> Tree | None:
+        """x = t[j, idx[i]]: a sum over all places, of which data say which one is taken, and then the assignment."""
+        parts: list[Tree | None] = []
+        for part in reads:
+            variable = self._free_name("at_place")
+            self.names = replace(self.names, locals=self.names.locals | {variable})
+            stored = ast.copy_location(ast.Name(variable, ast.Store()), part)
+            named = named_places(self.names, part, self._index)
+            assert named is not None, "a subscript is from data"
+            begin = ast.copy_location(ast.Assign([stored], ast.copy_location(ast.Constant(0), part)), node)
+            added = ast.copy_location(ast.AugAssign(stored, ast.Add(), part), node)
+            parts += [self.store(begin, scope), self.stored_at_places(added, scope, part, *named)]
+            node = with_read(node, part, variable)
+        parts.append(self.store(node, scope, stem))
+        left = tuple(one for one in parts if one is not None)
+        return sequence(left) if left else None
 
     def _index(self) -> str:
         """The name of a new loop's index."""

@@ -3,7 +3,7 @@
     y[i] += A[i] * x[idx[i]]     ->     gathered x_at_idx = x[idx];  S[i]: y[i] += A[i] * x_at_idx[i]
 
 Only the first subscript may come from data, and only parameters that the function does not write are read so
-(`polyfuse.ir.gather` says why).
+(`polyfuse.ir.gather` says why). Others are sums over all places, of which one is taken (places.py).
 """
 
 from __future__ import annotations
@@ -56,6 +56,15 @@ def gathered(
             name = f"{name}_"
         made = names.gathered[table, index.name] = Tensor.gathered(name, names.tensors[table], index)
     return made.name, [*places, *rest]
+
+
+def is_row(names: Names, table: str, subscripts: Sequence[ast.expr]) -> bool:
+    """True for the subscripts of an element of the rows of a table: the first is from data, no other."""
+    first, *rest = subscripts
+    if any(is_from_data(part) for part in rest) or not isinstance(first, ast.Subscript):
+        return False
+    given = set(names.tensors) - names.locals - stored_arrays(names)
+    return isinstance(first.value, ast.Name) and {table, first.value.id} <= given
 
 
 def stored_arrays(names: Names) -> set[str]:

@@ -4,8 +4,12 @@
                                                  if place == idx[i]: h[place, j] += w[i]
     for k in range(p[i], p[i + 1]):     ->   for k in range(a.shape[0]):
         y[i] += a[k]                             if p[i] <= k < p[i + 1]: y[i] += a[k]
+    y[i] = t[j, idx[i]]                 ->   at_place = 0
+                                             for place in range(t.shape[1]):
+                                                 if place == idx[i]: at_place += t[j, place]
+                                             y[i] = at_place
 
-Both mean the same, provided that a call checks the numbers in idx and p, before it writes anything (`Tensor.below`).
+All mean the same, provided that a call checks the numbers in idx and p, before it writes anything (`Tensor.below`).
 The tests are `polyfuse.ir.masks`; no kernel runs the iterations in which they fail.
 """
 
@@ -17,7 +21,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 from polyfuse.frontend.python.conditions import Predicate
-from polyfuse.frontend.python.gathers import stored_arrays
+from polyfuse.frontend.python.gathers import is_row, stored_arrays
 from polyfuse.frontend.python.scope import Range
 from polyfuse.frontend.python.scope_names import Names
 from polyfuse.ir.number_types import is_integer
@@ -98,22 +102,61 @@ def named_places(
     return ast.copy_location(ast.fix_missing_locations(element), target), tuple(found)
 
 
+def placed_reads(
+    names: Names, node: ast.Assign | ast.AugAssign | ast.AnnAssign, target: ast.expr
+) -> list[ast.Subscript]:
+    """The elements that an assignment reads at places in data, other than its target and rows of a table, each once."""
+    found: dict[str, ast.Subscript] = {}
+    for part in ast.walk(node.value) if node.value is not None else ():
+        if not isinstance(part, ast.Subscript) or not isinstance(part.value, ast.Name):
+            continue
+        table = part.value.id
+        subscripts = part.slice.elts if isinstance(part.slice, ast.Tuple) else [part.slice]
+        known = names.tensors.get(table) or names.arrays.get(table)
+        if known is None or known.rank != len(subscripts) or table in names.locals:
+            continue
+        if any(is_given_place(names, one) for one in subscripts) and not is_row(names, table, subscripts):
+            found.setdefault(ast.unparse(part), part)
+    found.pop(ast.unparse(target), None)
+    return list(found.values())
+
+
 def at_places(
     node: ast.Assign | ast.AugAssign | ast.AnnAssign, target: ast.expr, element: ast.Subscript
 ) -> ast.Assign | ast.AugAssign | ast.AnnAssign:
     """An assignment to an element instead of the target that names it, where its value reads that, too."""
-    text = ast.unparse(target)
-
-    class Renamed(ast.NodeTransformer):
-        def visit_Subscript(self, part: ast.Subscript) -> ast.expr:
-            if ast.unparse(part) != text:
-                self.generic_visit(part)
-                return part
-            return ast.copy_location(ast.Subscript(element.value, element.slice, part.ctx), part)
-
-    made = Renamed().visit(deepcopy(node))
+    made = _Replaced(
+        ast.unparse(target),
+        lambda part: ast.copy_location(ast.Subscript(element.value, element.slice, part.ctx), part),
+    ).visit(deepcopy(node))
     assert isinstance(made, ast.Assign | ast.AugAssign | ast.AnnAssign), "an assignment stays one"
     return made
+
+
+def with_read(
+    node: ast.Assign | ast.AugAssign | ast.AnnAssign, part: ast.Subscript, variable: str
+) -> ast.Assign | ast.AugAssign | ast.AnnAssign:
+    """The assignment with a variable in its value in the place of an element."""
+    made = deepcopy(node)
+    found = _Replaced(
+        ast.unparse(part), lambda read: ast.copy_location(ast.Name(variable, ast.Load()), read)
+    ).visit(made.value)
+    assert isinstance(found, ast.expr), "an expression stays one"
+    made.value = found
+    return made
+
+
+class _Replaced(ast.NodeTransformer):
+    """Replaces the elements that are written as a text."""
+
+    def __init__(self, text: str, make: Callable[[ast.Subscript], ast.expr]) -> None:
+        self.text, self.make = text, make
+
+    def visit_Subscript(self, part: ast.Subscript) -> ast.expr:
+        if ast.unparse(part) == self.text:
+            return self.make(part)
+        self.generic_visit(part)
+        return part
 
 
 @dataclass(frozen=True)

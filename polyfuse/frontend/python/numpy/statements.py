@@ -885,6 +885,9 @@ class Statements:
             self.program.emit(node)
             return
         value = self.expressions.value(node.value)
+        if isinstance(value, Static) and value.value is None:  # that of a function that is called for what it changes
+            self.program.emit(ast.copy_location(ast.Return(None), node))
+            return
         values = value if isinstance(value, tuple) else (value,)
         written = node.value.elts if isinstance(node.value, ast.Tuple) else []
         nodes = written if len(written) == len(values) else [node.value] * len(values)
