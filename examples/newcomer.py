@@ -1,7 +1,7 @@
 """Eleven tasks of a first day, each a function of at most ten lines: `python examples/newcomer.py [TASK …]`.
 
-Each was written from the documentation alone, and its docstring names the page. A function returns what it found as text,
-and writes its files into the current folder.
+Each was written from the documentation alone, and its docstring names the page. A function returns what it found as
+text, and writes its files into the current folder.
 """
 
 import subprocess

@@ -52,6 +52,13 @@ def _times(keys: list[Hashable], at: int, period: int) -> int:
     return times
 
 
+def runs_of(nest: Nest, row: Sequence) -> list[Run]:
+    """The children of a sequence as runs of parts that are equal up to names."""
+    return runs(
+        [(form_of(nest, child), position in row.barriers) for position, child in enumerate(row.children)]
+    )
+
+
 def trip_label(nest: Nest, loop: Loop) -> str:
     """Return a loop with its trips and, of tiles, the values in one: "j: 2 × 256 @ cores".
 
@@ -72,6 +79,12 @@ def trip_label(nest: Nest, loop: Loop) -> str:
     return f"{named} @ {loop.bind}" if loop.bind else named
 
 
+def buffers_label(loop: Loop) -> str:
+    """Return a loop's buffers, equal ones once: "[y0 in local × 2]"."""
+    each = equal_but_for_numbers(map(str, loop.buffers))
+    return "  ".join(f"[{one}{f' × {n}' if n > 1 else ''}]" for one, n in each)
+
+
 def add_tree(parent: Element, nest: Nest, tree: Tree) -> None:
     """Add a tree: loops fold, equal neighbours of a sequence are shown once."""
     match tree:
@@ -84,9 +97,7 @@ def add_tree(parent: Element, nest: Nest, tree: Tree) -> None:
             summary = SubElement(fold, "summary")
             SubElement(summary, "code").text = trip_label(nest, tree)
             if tree.buffers:
-                each = equal_but_for_numbers(map(str, tree.buffers))
-                buffers = "".join(f"  [{one}{f' × {n}' if n > 1 else ''}]" for one, n in each)
-                SubElement(summary, "code", {"class": "dim"}).text = buffers
+                SubElement(summary, "code", {"class": "dim"}).text = f"  {buffers_label(tree)}"
             inside = SubElement(fold, "div", {"class": "inside"})
             add_tree(inside, nest, tree.body)
             if tree.barrier:
@@ -99,10 +110,7 @@ def add_tree(parent: Element, nest: Nest, tree: Tree) -> None:
 
 def add_row(parent: Element, nest: Nest, row: Sequence) -> None:
     """Add the children of a sequence, equal ones once."""
-    keys: list[Hashable] = [
-        (form_of(nest, child), position in row.barriers) for position, child in enumerate(row.children)
-    ]
-    for run in runs(keys):
+    for run in runs_of(nest, row):
         into = parent
         if run.times > 1:
             SubElement(parent, "div", {"class": "dim"}).text = f"× {run.times}"

@@ -56,9 +56,18 @@ def loop_label(loop: Loop) -> str:
     return f"for {loop.name}{place}" + "".join(f" [{b}]" for b in loop.buffers)
 
 
-def dates_label(loop: Loop) -> str:
-    """Return the dates of instances as text, grouped by function: "i: blur; 1 + i: edge"."""
+def dates_label(loop: Loop, most: int | None = None) -> str:
+    """Return the dates of instances as text, grouped by function: "i: blur; 1 + i: edge".
+
+    Of more than `most` statements, the first ones and how many there are: "i: mac0, bias0, … 24 statements".
+    """
     groups: dict[str, list[str]] = {}
     for statement, date in loop.dates:
         groups.setdefault(expression_text(date), []).append(statement)
-    return "; ".join(f"{date}: {', '.join(names)}" for date, names in groups.items())
+    return "; ".join(f"{date}: {_names(names, most)}" for date, names in groups.items())
+
+
+def _names(names: list[str], most: int | None) -> str:
+    if most is None or len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])}, … {len(names)} statements"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from polyfuse.show.optional import need
@@ -36,3 +37,29 @@ def box(axes: Any, x: float, row: int, text: str, colour: str) -> Any:
 def width_of(text: str) -> float:
     """Inches that a box with this text takes."""
     return LETTER * (len(text) + 3)
+
+
+NOTE = 7.5
+"""Points: the size of a note's letters."""
+
+
+def note(axes: Any, x: float, row: int, parts: Sequence[tuple[str, str]]) -> None:
+    """A line of small text in the lower half of a row, above the box of the next one: (text, colour) from left to right."""
+    for text, colour in parts:
+        axes.text(
+            x + 0.08, LINE * (row + 0.75), text, family="monospace", fontsize=NOTE, va="center", color=colour
+        )
+        x += LETTER * NOTE / 9 * len(text)
+
+
+def note_width(text: str) -> float:
+    """Inches that a note takes."""
+    return LETTER * NOTE / 9 * (len(text) + 2)
+
+
+def frame(axes: Any, left: float, first: int, right: float, last: int, text: str) -> None:
+    """A dashed frame around the rows from `first` to `last`, with a text in its upper right corner."""
+    top, bottom = LINE * (first + 0.35), LINE * (last + 0.95)
+    form = {"color": LINES, "linewidth": 0.8, "linestyle": (0, (4, 3)), "zorder": 0}
+    axes.plot([left, right, right, left, left], [top, top, bottom, bottom, top], **form)
+    axes.text(right - 0.08, top + 0.06, text, fontsize=9, va="top", ha="right")

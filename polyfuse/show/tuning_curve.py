@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polyfuse.errors.proving import proving
+from polyfuse.show.log_ticks import plain_log_ticks
 from polyfuse.show.optional import need
 from polyfuse.strategy.tuning_trials import Tuning
 
@@ -32,5 +33,7 @@ def tuning_plot(tuning: Tuning) -> Figure:
     axes.step(range(len(tuning.trials)), tuning.best_so_far, where="post", label="best so far")
     axes.axhline(1.0, linestyle=":", color="#888888", label="the model's choice")
     axes.set(xlabel="trial", ylabel="time / time of the model's choice", yscale="log")
+    plain_log_ticks(axes.yaxis)
+    axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend()
     return figure

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import islpy as isl
 import pytest
 from hypothesis import given, settings
 
@@ -13,7 +14,9 @@ import polyfuse as pf
 from polyfuse import show
 from polyfuse.errors import TargetUnavailable
 from polyfuse.ir import Nest
+from polyfuse.ir.dependences import Pairs
 from polyfuse.show import dependence_graph, dependence_plot, domain_plot, tree_picture
+from polyfuse.show.distances import distances
 from polyfuse.show.labels import rows
 from tests.show.subjects import blur, dense, fused, jacobi, threads
 from tests.support.nests import nests
@@ -33,15 +36,51 @@ def test_the_graph_in_dot(name: str, nest: Callable[[], Nest], golden: Callable[
 def test_the_graph_as_a_picture_has_a_box_a_statement_and_an_arrow_an_edge() -> None:
     axes = dependence_plot(dense()).axes[0]
     arrows = [text for text in axes.texts if isinstance(text, Annotation)]
-    boxes = [text.get_text() for text in axes.texts if not isinstance(text, Annotation)]
-    assert boxes == [
+    texts = [text for text in axes.texts if not isinstance(text, Annotation)]
+    assert [text.get_text() for text in sorted(texts, key=lambda text: text.get_position()[1])] == [
         "zero0: y0[i, j] = 0.0",
-        "mac0: y0[i, j] += x[i, k] * w0[k, j]    ↻ reduction",
+        "zero0 (0, 0)   ",
+        "zero0 (0, 0)   ",
+        "mac0: y0[i, j] += x[i, k] * w0[k, j]    ↻ reduction (0, 0, ≥1)",
+        "zero0 (0, 0)   ",
+        "mac0 (0, 0)   ",
         "bias0: z0[i, j] = y0[i, j] + b0[j]",
+        "bias0 (0, 0)   ",
         "relu0: out[i, j] = max(z0[i, j], 0)",
     ]
     assert len(arrows) == 5
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["flow", "output"]
+
+
+def test_equal_layers_are_drawn_once() -> None:
+    layers = [layer for _ in range(5) for layer in (pf.nn.Linear(8, 8), pf.nn.ReLU())]
+    nest = pf.lower(pf.nn.Sequential(*layers, pf.nn.Linear(8, 3)), batch=4)
+    texts = [text.get_text().strip() for text in dependence_plot(nest).axes[0].texts]
+    assert texts.count("× 5") == 1
+    assert texts.count("next: relu0 (0, *)") == 1
+    assert sum(text.startswith(("mac0:", "mac1:", "mac5:")) for text in texts) == 2
+    assert "relu4 (0, *)" in texts  # from the last of the five to what is no repetition
+    tree = [text.get_text() for text in tree_picture(nest).axes[0].texts]
+    assert tree[1] == "× 5"
+    assert [text for text in tree if text.startswith("mac")] == [
+        "mac0    y0[i, j] += x[i, k] * w0[k, j]",
+        "mac5    y5[i, j] += a4[i, k] * w5[k, j]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("relation", "found"),
+    [
+        ("{ S[t, i] -> S[1 + t, i - 1]; S[t, i] -> S[1 + t, 1 + i] }", "(1, -1), (1, 1)"),
+        ("[N] -> { S[i, k] -> S[i, l] : k < l < N }", "(0, ≥1)"),
+        ("{ S[i, k] -> R[i, l, m] : 0 <= i < 4 and 0 <= k, l, m < 64 }", "(0, *)"),
+        ("{ S[i] -> S[j] : 0 <= i, j < 40 and i - 2 <= j <= i + 4 }", "(-2…4)"),
+        ("{ S[i] -> S[j] : 0 <= j < i < 40 }", "(≤-1)"),
+        ("{ S[] -> S[i] }", ""),
+    ],
+)
+def test_distances(relation: str, found: str) -> None:
+    assert distances(Pairs("flow", "S", "S", isl.Map(relation))) == found
 
 
 def test_arrows_point_from_source_to_sink() -> None:
@@ -58,10 +97,10 @@ def test_the_tree_has_a_box_a_loop_and_statement_with_places_and_buffers() -> No
     axes = tree_picture(fused()).axes[0]
     assert [text.get_text() for text in axes.texts] == [
         "sequential",
-        "for i @ cores    i: mac0, zero0, bias0, relu0",
-        "for j [y0 in local]    j: mac0, zero0, bias0, relu0",
+        "for i: 4 @ cores    i: mac0, zero0, bias0, relu0",
+        "for j: 6 [y0 in local]    j: mac0, zero0, bias0, relu0",
         "zero0    y0[i, j] = 0.0",
-        "for k    k: mac0",
+        "for k: 8    k: mac0",
         "mac0    y0[i, j] += x[i, k] * w0[k, j]",
         "bias0    z0[i, j] = y0[i, j] + b0[j]",
         "relu0    out[i, j] = max(z0[i, j], 0)",
@@ -80,7 +119,7 @@ def test_barriers_are_rows() -> None:
     assert [row.text for row in rows(s.nest, s.tree)].count("barrier") == 2
     texts = [text.get_text() for text in tree_picture(s).axes[0].texts]
     assert texts.count("barrier") == 2
-    assert any(text.startswith("for k [x_shared in shared]") for text in texts)
+    assert any(text.startswith("for k: 2 × 4 [x_shared in shared]") for text in texts)
 
 
 def test_a_nest_shows_its_original_order() -> None:

@@ -22,3 +22,5 @@ def test_a_point_a_trial_that_has_a_time_and_the_best_so_far() -> None:
     assert points.get_xydata().tolist() == [[0, 1.0], [1, 1.5], [3, 0.5], [4, 0.75]]
     assert best.get_xydata().tolist() == [[0, 1.0], [1, 1.0], [2, 1.0], [3, 0.5], [4, 0.5]]
     assert set(model.get_ydata()) == {1.0}
+    ticks = [text.get_text() for text in tuning_plot(found).axes[0].get_yticklabels()]
+    assert {"0.5", "1", "1.5"} <= {*ticks}  # numbers, not powers of ten

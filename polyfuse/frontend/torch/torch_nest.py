@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TorchNest(Nest):
     """A nest read from a torch module.
 
