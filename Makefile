@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Where there is a GPU, the demo runs on it too.
 DEMO_EXTRAS := $(if $(shell command -v nvidia-smi 2>/dev/null),[cuda])
 
-.PHONY: demo test test-torch test-onnx explorer test-explorer lint types imports docs golden nightly fuzz bench bench-polybench bench-peers format clean
+.PHONY: demo test test-torch test-onnx explorer test-explorer lint types imports docs notebooks golden nightly fuzz bench bench-polybench bench-peers format clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/polyfuse demo
@@ -54,8 +54,12 @@ imports: $(VENV)/.installed-test
 	$(BIN)/lint-imports
 
 docs: $(VENV)/.installed-test
-	rm -rf docs/api
+	rm -rf docs/api docs/internals
 	$(BIN)/sphinx-build --quiet --jobs auto --fail-on-warning --keep-going --fresh-env -b html docs docs/_build/html
+
+# Run the tutorials anew, with their outputs. One of them needs torch.
+notebooks: $(VENV)/.installed-torch
+	PYTHONPATH=. $(BIN)/jupyter execute --inplace docs/notebooks/*.ipynb
 
 # Rewrite the golden files; read their diff before committing it.
 golden: $(VENV)/.installed-test
@@ -81,7 +85,7 @@ bench-peers: $(VENV)/.installed-test
 	$(BIN)/python -m benchmarks.peers $(OPTIONS)
 
 clean:
-	rm -rf build dist docs/_build docs/api .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf build dist docs/_build docs/api docs/internals .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "polyfuse needs Python 3.11 or later; name one with: make PYTHON=/path/to/python3"; exit 1; }

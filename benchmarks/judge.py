@@ -49,6 +49,7 @@ from papers.polybench import KERNELS
 from polyfuse.errors import quantity
 from polyfuse.ir.gather import tables_of
 from polyfuse.ir.sizes import extent
+from polyfuse.show.log_ticks import plain_log_ticks
 
 Arguments = Mapping[str, Any]
 Made = tuple[pf.Nest, Arguments]
@@ -267,6 +268,8 @@ def picture(rows: list[Row], file: Path) -> None:
     axes.fill_between(ends, ends / WITHIN, ends * WITHIN, color="0.9", zorder=0)
     axes.plot(ends, ends, color="0.6", linewidth=1, zorder=1)
     axes.set(xscale="log", yscale="log", xlabel="predicted, µs", ylabel="measured, µs")
+    for axis in (axes.xaxis, axes.yaxis):
+        plain_log_ticks(axis)
     axes.legend()
     figure.tight_layout()
     figure.savefig(file)

@@ -11,8 +11,9 @@ author = "the polyfuse authors"
 copyright = f"2026, {author}"
 release = version = metadata.version("polyfuse")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx_design", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
+nb_execution_mode = "off"  # notebooks are kept with their outputs: `make notebooks`
 templates_path = ["_templates"]
 
 html_theme = "furo"
@@ -24,6 +25,7 @@ myst_heading_anchors = 3
 # Docstrings are written to be read in a terminal: `name` is code, not a reference.
 default_role = "code"
 autosummary_generate = True
+autosummary_ignore_module_all = False  # a public module's page has the names that it hands on
 # Described without the extras that bring them.
 autodoc_mock_imports = ["torch", "functorch", "onnx", "google"]
 autodoc_default_options = {

@@ -10,6 +10,7 @@ import numpy as np
 
 from benchmarks.peers.rows import LABELS, OURS, Row
 from benchmarks.polybench_table import counted
+from polyfuse.show.log_ticks import plain_log_ticks
 
 
 def draw(rows: Sequence[Row], about: dict[str, Any], path: Path) -> None:
@@ -30,6 +31,7 @@ def draw(rows: Sequence[Row], about: dict[str, Any], path: Path) -> None:
                 )
         axes.axvline(1.0, color="black", linewidth=0.8)
         axes.set(xscale="log", xlabel="time / polyfuse's", title=counted(threads))
+        plain_log_ticks(axes.xaxis)
         axes.grid(axis="y", color="#dddddd")
         axes.set_yticks(range(len(names)), names)
     panels[0].invert_yaxis()

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from polyfuse.show.log_ticks import plain_log_ticks
+
 SOURCE = {"batch 32, one GPU": 620 / 570, "batch 128, eight GPUs": 5910 / 5700}
 """The source's images/s after over before, ResNet-50 v1d, training."""
 
@@ -29,6 +31,7 @@ def draw(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any], path: Path
         for style, (label, ratio) in zip(("--", ":"), SOURCE.items(), strict=True):
             axes.axhline(ratio, color="black", linestyle=style, linewidth=0.8, label=f"source, {label}")
         axes.set(yscale="log", ylabel="time / bulked")
+        plain_log_ticks(axes.yaxis)
     else:
         axes.set_ylabel("waits a call")
     names = [f"{n} × {w}\nbatch {b}\n{o} output{'s' * (o > 1)}" for n, w, b, o in segments]

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from polyfuse.show.log_ticks import plain_log_ticks
+
 
 def draw(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any], path: Path) -> None:
     """Kernels on the left; on the right times over the unfused ones, where there are any."""
@@ -15,7 +17,8 @@ def draw(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any], path: Path
     figure = Figure(figsize=(9 if timed else 5, 4), layout="constrained")
     places = figure.subplots(1, 2 if timed else 1, squeeze=False)[0]
     bars(places[0], [row for row in rows if row["what"] == "step"], "kernels", "%d")
-    places[0].set(ylabel="kernels a step", yscale="symlog")
+    places[0].set(ylabel="kernels a step", yscale="log")
+    plain_log_ticks(places[0].yaxis)
     if timed:
         bars(places[1], timed, "ratio_to_unfused", "%.2f")
         places[1].set(ylabel="time of a sequence / unfused")

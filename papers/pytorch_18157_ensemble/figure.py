@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from polyfuse.show.log_ticks import plain_log_ticks
+
 
 def draw(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any], path: Path) -> None:
     """A line for each side over K."""
@@ -22,6 +24,7 @@ def draw(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any], path: Path
             axes.plot([r["members"] for r in rows], [r[key] for r in rows], "o-", label=label)
     members = sorted({row["members"] for row in rows})
     axes.set(xscale="log", yscale="log", xlabel="members", ylabel="time / polyfuse" if timed else "products")
+    plain_log_ticks(axes.yaxis)
     axes.set_xticks(members, [str(k) for k in members], minor=False)
     axes.minorticks_off()
     axes.axvline(10, color="black", linestyle=":", linewidth=0.8)

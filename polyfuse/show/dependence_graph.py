@@ -1,7 +1,7 @@
 """The dependence graph: statements as nodes, dependences with their kinds and distances as edges.
 
-For Graphviz as DOT, which needs its program `dot` to become a picture, and as a picture that needs matplotlib alone. The
-picture has equal layers once:
+For Graphviz as DOT, which needs its program `dot` to become a picture, and as a picture that needs matplotlib alone.
+The picture has equal layers once:
 
     ┌ mac0: …        ┐ × 12        the block stands for twelve in a row, equal up to names
     └ relu0: …       ┘
@@ -156,9 +156,9 @@ def arcs_of(nest: Nest, rows: Folded) -> list[Arc]:
 def dependence_plot(nest: Nest) -> Figure:
     """Plot the dependence graph: statements in a column in their original order, dependences as arcs.
 
-    Above a box stand the sources of its dependences with their distances: how much later the second instance is, in each
-    dimension that both statements have. A statement that depends on itself says so in its box. Equal layers are shown
-    once, in a frame with "× 12"; "next: relu0" is then the statement of the layer before.
+    Above a box stand the sources of its dependences with their distances: how much later the second instance is, in
+    each dimension that both statements have. A statement that depends on itself says so in its box. Equal layers are
+    shown once, in a frame with "× 12"; "next: relu0" is then the statement of the layer before.
 
     Args:
         nest: The nest.

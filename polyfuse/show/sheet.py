@@ -44,7 +44,7 @@ NOTE = 7.5
 
 
 def note(axes: Any, x: float, row: int, parts: Sequence[tuple[str, str]]) -> None:
-    """A line of small text in the lower half of a row, above the box of the next one: (text, colour) from left to right."""
+    """A line of small text in the lower half of a row, above the next one's box: (text, colour) from left to right."""
     for text, colour in parts:
         axes.text(
             x + 0.08, LINE * (row + 0.75), text, family="monospace", fontsize=NOTE, va="center", color=colour

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,13 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import polyfuse as pf
+
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GUIDE = sorted((ROOT / "docs" / "guide").glob("*.md"))
+LISTS = ("how-to", "concepts")
 MEASUREMENTS = ROOT / "docs" / "dev" / "measurements"
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
 FENCED = re.compile(r"^(```|\$\$).*?^\1[^\S\n]*$", re.MULTILINE | re.DOTALL)
@@ -120,6 +124,24 @@ def test_the_changelog_has_one_line_a_change() -> None:
         assert set(re.findall(r"^### (.*)$", release, re.MULTILINE)) <= {"Added", "Changed", "Fixed"}
         lines = [line for line in release.splitlines()[1:] if line and not line.startswith("#")]
         assert all(line.startswith("- ") and line.endswith(".") and len(line) <= 140 for line in lines)
+
+
+def test_each_page_of_the_guide_is_in_one_list() -> None:
+    """A new page belongs to how-to or to concepts: to the table, and to the toctree that the site's menu is."""
+    menus = [re.findall(r"^guide/(\S+)$", read(ROOT / "docs" / f"{name}.md"), re.MULTILINE) for name in LISTS]
+    assert sorted(page for menu in menus for page in menu) == sorted(page.stem for page in GUIDE)
+
+
+def test_the_reference_lists_every_public_name_once() -> None:
+    listed = re.findall(r"^   polyfuse\.(\w+)$", read(ROOT / "docs" / "reference.md"), re.MULTILINE)
+    assert sorted(listed) == sorted({*pf.__all__, "onnx", "torch"} - {"__version__"})
+
+
+def test_public_functions_describe_their_arguments() -> None:
+    for name in pf.__all__:
+        value = getattr(pf, name)
+        if inspect.isfunction(value) and inspect.signature(value).parameters:
+            assert "Args:" in (inspect.getdoc(value) or ""), name
 
 
 PACKAGE = ROOT / "polyfuse"
