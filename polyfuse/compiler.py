@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import islpy as isl
 
+from polyfuse import measure
 from polyfuse.analysis.once import once
 from polyfuse.analysis.validation import OPERATIONS, Spans, validate
 from polyfuse.bilinear import Algorithm
@@ -236,6 +237,7 @@ def decided(
 
     A plan that isl cannot find or prove within its budget gives way to the order as written, and the plan says so.
     """
+    measure.STAGES.info("schedule")
     with at_most(nest.context.get_ctx(), int((budget or 0) * OPERATIONS_PER_SECOND)):
         return _decided(nest, goal, place, model, schedule, fuse, wanted, picks, force, budget)
 
@@ -325,11 +327,13 @@ def _finished(
     _check_places(schedule, goal)
     schedule = schedule.synchronised()
     times.append(time.perf_counter())
+    measure.STAGES.info("validation")
     early = once(schedule.nest, schedule.tree)
     validation = validate(
         schedule.source, schedule.nest, schedule.tree, _arenas(schedule, early), early, operations
     )
     times.append(time.perf_counter())
+    measure.STAGES.info("source")
     with proving("the bounds of loops and launches"):
         printed = with_room(program(schedule.nest, schedule.tree, goal, early), model)
     check_shared(printed, model)

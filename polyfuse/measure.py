@@ -10,6 +10,7 @@ only worth something between rows of one run.
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import statistics
@@ -20,6 +21,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+
+STAGES = logging.getLogger("polyfuse.stages")
+"""Says which stage of a compile begins, at level INFO: for what shows progress. Nothing reads it by default."""
 
 Clock = Callable[[], float]
 

@@ -11,7 +11,18 @@ from typing import Annotated
 
 import typer
 
-from polyfuse.cli.early_checks import existing, known_machine, schedule_file
+from polyfuse.cli.early_checks import (
+    GPU_PARTS,
+    existing,
+    gpu_parts,
+    known_machine,
+    machine_names,
+    numbers,
+    paper_names,
+    picture_file,
+    schedule_file,
+    sized,
+)
 from polyfuse.workbench.terminal import Terminal
 
 app = typer.Typer(
@@ -107,7 +118,11 @@ ScheduleOption = Annotated[
 TargetOption = Annotated[Target, typer.Option(help="auto: cuda if a GPU can be used, else cpu.")]
 MachineOption = Annotated[
     str | None,
-    typer.Option(help="The machine for the cost model: h200, a100, zen5, …", callback=known_machine),
+    typer.Option(
+        help="The machine for the cost model: h200, a100, zen5, …",
+        callback=known_machine,
+        autocompletion=machine_names,
+    ),
 ]
 DeviceOption = Annotated[DeviceName | None, typer.Option(help="Where CUDA kernels run; none: compile only.")]
 BatchOption = Annotated[int | None, typer.Option(help="The batch of a model; overrides the file's.")]
@@ -187,7 +202,7 @@ def profile(
     features: FeaturesOption = None,
     fuse: FuseOption = True,
     schedule: ScheduleOption = None,
-    size: Annotated[list[str] | None, typer.Option(help="A symbolic size, as N=8.")] = None,
+    size: Annotated[list[str] | None, typer.Option(help="A symbolic size, as N=8.", callback=sized)] = None,
     turns: Annotated[int, typer.Option(min=1, help="Timed turns; the median counts.")] = 9,
     seed: Annotated[int, typer.Option(help="The seed of the random inputs.")] = 0,
 ) -> None:
@@ -227,7 +242,12 @@ def draw(
     file: File,
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", help="Output file: .svg, .png, .pdf, …; or .tex, .html, .dot for text."),
+        typer.Option(
+            "--out",
+            "-o",
+            help="Output file: .svg, .png, .pdf, …; or .tex, .html, .dot for text.",
+            callback=picture_file,
+        ),
     ],
     picture: Annotated[Picture, typer.Option(help="The kind of picture.")] = Picture.tree,
     schedule: ScheduleOption = None,
@@ -237,7 +257,9 @@ def draw(
     dim: Annotated[
         list[str] | None, typer.Option(help="For domain: a dimension to plot, horizontal first.")
     ] = None,
-    size: Annotated[list[str] | None, typer.Option(help="For domain: a symbolic size, as N=8.")] = None,
+    size: Annotated[
+        list[str] | None, typer.Option(help="For domain: a symbolic size, as N=8.", callback=sized)
+    ] = None,
     at: Annotated[
         list[str] | None, typer.Option(help="For domain: the value of a dimension that is not plotted.")
     ] = None,
@@ -310,7 +332,9 @@ def reduce_command(
     target: TargetOption = Target.cpu,
     machine: MachineOption = None,
     device: DeviceOption = None,
-    size: Annotated[list[str] | None, typer.Option(help="A symbolic size, as N=8; others are 5.")] = None,
+    size: Annotated[
+        list[str] | None, typer.Option(help="A symbolic size, as N=8; others are 5.", callback=sized)
+    ] = None,
     limit: Annotated[float, typer.Option(min=0, help="Seconds after which a trial is a time-out.")] = 60,
     minutes: Annotated[float, typer.Option(min=0, help="Start no trial after this time.")] = 10,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the smallest program here.")] = None,
@@ -323,7 +347,6 @@ def reduce_command(
     edited so; its inputs and constants are small whole numbers then.
     """
     from polyfuse.checks.reduce import Options, reduce_file
-    from polyfuse.cli.draw import numbers
     from polyfuse.cli.load import load_nest
 
     sizes = tuple(numbers(size or []).items())
@@ -381,7 +404,8 @@ def gpu_bench(
         list[str] | None,
         typer.Argument(
             metavar="[PART]…",
-            help="calls, gemm, memory, conv, lstm, ensembles, strassen, grid; default: all.",
+            help=f"{', '.join(GPU_PARTS)}; default: all.",
+            callback=gpu_parts,
         ),
     ] = None,
     device: Annotated[
@@ -465,7 +489,9 @@ def papers_list() -> None:
 
 @papers.command("run")
 def papers_run(
-    name: Annotated[str, typer.Argument(help="The paper's name, as printed by `papers list`.")],
+    name: Annotated[
+        str, typer.Argument(help="The paper's name, as printed by `papers list`.", autocompletion=paper_names)
+    ],
     target: Annotated[
         PaperTarget, typer.Option(help="cuda without a GPU runs in the CPU emulator: counts, no times.")
     ] = PaperTarget.cpu,

@@ -37,6 +37,8 @@ def compiled(
         options["schedule"] = load_schedule(schedule, nest)
     if tune is not None:
         options["tune"] = tune
+    if tune is not None and terminal.err.is_terminal:
+        return compile(nest, **options)  # a search has a bar of its own
     with terminal.working(f"{'tuning' if tune is not None else 'compiling'} {nest.name}"):
         return compile(nest, **options)
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from polyfuse.cli.early_checks import numbers
 from polyfuse.cli.load import load_nest, load_schedule
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Nest
 from polyfuse.schedule import Schedule
 from polyfuse.show import dependence_graph, dependence_plot, domain_plot, latex, tree_picture
-from polyfuse.show.optional import need
 from polyfuse.show.pages import page
 from polyfuse.workbench.terminal import writing
 
@@ -50,7 +50,6 @@ def draw(
         with writing(out):
             out.write_text(text(nest, what), encoding="utf-8")
         return
-    _is_format(out)
     figure = _figure(nest, what, picture, statements, dims, numbers(sizes), numbers(at))
     with writing(out):
         figure.savefig(out)
@@ -77,23 +76,3 @@ def _figure(
             f"the domains of {nest.name} depend on {', '.join(absent)}; give numbers: {example}"
         )
     return domain_plot(what, named, list(dims) or None, sizes, at)
-
-
-def _is_format(out: Path) -> None:
-    known = need("matplotlib.backend_bases").FigureCanvasBase.get_supported_filetypes()
-    if out.suffix.removeprefix(".") not in known:
-        every = sorted([*TEXTS, *(f".{name}" for name in known)])
-        raise BadArgument(f"cannot write {out.name}: expected a suffix out of {', '.join(every)}")
-
-
-def numbers(given: Sequence[str]) -> dict[str, int]:
-    """Numbers by name.
-
-    >>> numbers(["N=8", "k = 0"])
-    {'N': 8, 'k': 0}
-    """
-    pairs = {name.strip(): value.strip() for name, _, value in (text.partition("=") for text in given)}
-    for name, value in pairs.items():
-        if not value.removeprefix("-").isdecimal():
-            raise BadArgument(f"expected NAME=NUMBER such as N=8, not {name}={value}")
-    return {name: int(value) for name, value in pairs.items()}

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from polyfuse.errors import BadArgument
+
+TEXT_SUFFIXES = (".tex", ".html", ".dot")
+PICTURE_SUFFIXES = (
+    ".avif", ".eps", ".gif", ".jpeg", ".jpg", ".pdf", ".pgf", ".png", ".ps", ".raw", ".rgba", ".svg", ".svgz", ".tif",
+    ".tiff", ".webp",
+)  # fmt: skip
+"""What `draw` writes as text, and what matplotlib writes."""
+
+GPU_PARTS = (
+    "calls", "gemm", "tiles", "tensor", "memory", "conv", "lstm", "ensembles", "strassen", "grid",
+)  # fmt: skip
+"""The parts of gpu-bench, as benchmarks/gpu has them."""
 
 SCHEDULES = (".json", ".py")
 """The suffixes of schedules: what `Schedule.save` writes, and code that makes a schedule s of nest."""
@@ -49,3 +62,51 @@ def known_machine(name: str | None) -> str | None:
 
         Machine.preset(name)
     return name
+
+
+def picture_file(out: Path) -> Path:
+    """Return the file of a picture; BadArgument if its suffix names no format."""
+    known = sorted([*TEXT_SUFFIXES, *PICTURE_SUFFIXES])
+    if out.suffix not in known:
+        raise BadArgument(f"cannot write {out.name}: expected a suffix out of {', '.join(known)}")
+    return out
+
+
+def machine_names() -> list[str]:
+    """Return the presets' names, for a shell's completion."""
+    from polyfuse.machine import PRESETS
+
+    return sorted(PRESETS)
+
+
+def paper_names() -> list[str]:
+    """Return the names of the papers in the checkout, for a shell's completion."""
+    folder = Path(__file__).parents[2] / "papers"
+    return sorted(path.parent.name for path in folder.glob("*/experiment.py"))
+
+
+def gpu_parts(names: list[str] | None) -> list[str] | None:
+    """Return the parts of gpu-bench; BadArgument if one is unknown."""
+    unknown = [name for name in names or () if name not in GPU_PARTS]
+    if unknown:
+        raise BadArgument(f"unknown part {', '.join(unknown)}; expected some of {', '.join(GPU_PARTS)}")
+    return names
+
+
+def sized(given: list[str] | None) -> list[str] | None:
+    """Return sizes as they are given; BadArgument if one is not NAME=NUMBER."""
+    numbers(given or ())
+    return given
+
+
+def numbers(given: Sequence[str]) -> dict[str, int]:
+    """Numbers by name.
+
+    >>> numbers(["N=8", "k = 0"])
+    {'N': 8, 'k': 0}
+    """
+    pairs = {name.strip(): value.strip() for name, _, value in (text.partition("=") for text in given)}
+    for name, value in pairs.items():
+        if not value.removeprefix("-").isdecimal():
+            raise BadArgument(f"expected NAME=NUMBER such as N=8, not {name}={value}")
+    return {name: int(value) for name, value in pairs.items()}

@@ -10,6 +10,7 @@ from pathlib import Path
 from polyfuse.checks.cuda_case import Place
 from polyfuse.checks.gpu_check import RESULTS, gpu_facts
 from polyfuse.cli.checkout import ROOT, module, present
+from polyfuse.cli.early_checks import gpu_parts
 from polyfuse.errors import BadArgument, TargetUnavailable
 from polyfuse.runtime.cuda.driver import missing
 from polyfuse.runtime.store.cache import store_here
@@ -39,9 +40,7 @@ def run_bench(
     present(ROOT / "benchmarks", "benchmarks")
     of = module("benchmarks.gpu.parts")
     parts, chosen = of.PARTS, of.Chosen(tuple(only), tuple(without))
-    unknown = [name for name in names if name not in parts]
-    if unknown:
-        raise BadArgument(f"unknown part {', '.join(unknown)}; expected some of {', '.join(parts)}")
+    gpu_parts(list(names))
     if jobs > 1 and store_here() is None:
         raise BadArgument(f"--jobs {jobs} compiles into the cache first, but POLYFUSE_CACHE disables it")
     facts = None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from polyfuse.cli.draw import numbers
+from polyfuse.cli.early_checks import numbers
 from polyfuse.errors import BadArgument
 from polyfuse.runtime.executable import Executable
 from polyfuse.runtime.samples import drawn

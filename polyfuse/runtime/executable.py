@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from polyfuse import measure
 from polyfuse.codegen.program import Launch, Program
 from polyfuse.errors import BadArgument, TargetUnavailable, quantity
 from polyfuse.errors.proving import proving
@@ -117,6 +118,7 @@ class Executable:
         """
         nest, product, code = compiled.schedule.source, compiled.product, None
         start = time.perf_counter()
+        measure.STAGES.info("machine code")
         if product.program.target == "cpu":
             code = machine_code(product.program, Phases.of(nest, product.program, product.memory))
         note = keep(product, code) if keep is not None else "not asked"

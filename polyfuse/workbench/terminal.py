@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.syntax import Syntax
 from rich.table import Table
 
 from polyfuse.errors import BadArgument, PolyfuseError
 from polyfuse.errors.tracebacks import SWITCH, asked_in_full, users_lines
+from polyfuse.measure import STAGES
 
 PLAIN_WIDTH = 120
 """Columns where the output is no terminal: tables must not be cut to the 80 that rich assumes."""
@@ -58,13 +61,31 @@ class Terminal:
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:
-        """Show that something takes a while: a spinner in a terminal, a line elsewhere."""
-        if self.err.is_terminal:
-            with self.err.status(f"{escape(what)} …"):
-                yield
-        else:
+        """Show that something takes a while: a line, with the stage of a compile and the elapsed time in a terminal."""
+        if not self.err.is_terminal:
             self.err.print(f"{what} …", markup=False, highlight=False)
             yield
+            return
+        columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+        with Progress(*columns, console=self.err, transient=True) as shown:
+            task = shown.add_task(f"{what} …", total=None)
+            with _stages(lambda stage: shown.update(task, description=f"{what}: {stage} …")):
+                yield
+
+
+@contextmanager
+def _stages(show: Callable[[str], None]) -> Iterator[None]:
+    """Tell `show` each stage of a compile as it begins."""
+    listener = logging.Handler()
+    listener.emit = lambda record: show(record.getMessage())  # type: ignore[method-assign]
+    before = STAGES.level
+    STAGES.addHandler(listener)
+    STAGES.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        STAGES.setLevel(before)
+        STAGES.removeHandler(listener)
 
 
 @contextmanager

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from click.testing import Result
+from rich.console import Console
 from typer.testing import CliRunner
 
 import polyfuse as pf
+from benchmarks.gpu.parts import PARTS
 from polyfuse import show
+from polyfuse.cli import early_checks
 from polyfuse.cli.app import app
+from polyfuse.cli.draw import TEXTS
 from polyfuse.cli.load import load_nest, load_schedule
 from polyfuse.errors import BadArgument, TargetUnavailable
+from polyfuse.measure import STAGES
+from polyfuse.workbench.terminal import Terminal
 from tests.show.subjects import dense
 
 MODEL = """
@@ -62,6 +72,9 @@ def test_the_version() -> None:
         (("explain", "absent.py:net"), "there is no file absent.py"),
         (("compile", __file__, "--schedule", "absent.json"), "there is no file absent.json"),
         (("draw", __file__, "-o", "x.svg", "--schedule", "pyproject.toml"), "pyproject.toml is no schedule: expected"),
+        (("draw", __file__, "-o", "x.xyz"), "cannot write x.xyz: expected a suffix out of .avif, .dot, "),
+        (("profile", __file__, "--size", "N8"), "expected NAME=NUMBER such as N=8, not N8="),
+        (("gpu-bench", "gem"), "unknown part gem; expected some of calls, gemm, tiles, tensor, memory"),
         (("tune", __file__, "--count", "0"), "Invalid value for '--count'"),
         (("profile", __file__, "--target", "tpu"), "Invalid value for '--target'"),
     ],
@@ -91,6 +104,49 @@ def test_an_unknown_machine_is_refused_before_the_file_runs(tmp_path: Path) -> N
 
 def test_shells_can_complete() -> None:
     assert "--install-completion" in run("--help").output
+    env = {
+        **os.environ,
+        "_POLYFUSE_COMPLETE": "complete_bash",
+        "COMP_WORDS": "polyfuse papers run dig",
+        "COMP_CWORD": "3",
+    }
+    code = "from polyfuse.cli.app import app; app(prog_name='polyfuse')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False)
+    assert done.stdout.split() == ["digits"]
+    assert {"h200", "zen5"} <= {*early_checks.machine_names()}
+
+
+def test_what_is_checked_early_is_what_there_is() -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    assert {name.removeprefix(".") for name in early_checks.PICTURE_SUFFIXES} == {
+        *FigureCanvasBase.get_supported_filetypes()
+    }
+    assert tuple(PARTS) == early_checks.GPU_PARTS
+    assert tuple(TEXTS) == early_checks.TEXT_SUFFIXES
+
+
+def test_a_terminal_shows_the_stages_of_a_compile() -> None:
+    terminal, shown = Terminal(), io.StringIO()
+    terminal.err = Console(file=shown, force_terminal=True, width=80)
+    with terminal.working("compiling mlp"):
+        STAGES.info("validation")
+        time.sleep(0.15)  # the display is drawn ten times a second
+    assert "compiling mlp: validation …" in shown.getvalue()
+    assert "0:00:00" in shown.getvalue()
+    assert not STAGES.handlers
+    said: list[str] = []
+    listener = logging.Handler()
+    listener.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    STAGES.addHandler(listener)
+    STAGES.setLevel(logging.INFO)
+    try:
+        pf.compile(dense(), target="cpu")
+    finally:
+        STAGES.setLevel(logging.NOTSET)
+        STAGES.removeHandler(listener)
+    assert said == ["schedule", "validation", "source", "machine code"]
 
 
 def test_a_schedule_from_a_file_is_compiled_and_explained(model: Path, tmp_path: Path) -> None:
