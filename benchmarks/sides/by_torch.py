@@ -99,6 +99,10 @@ def conv(x: Any, p: Arrays) -> Any:
     return torch.relu(F.conv2d(x, p["weight"], p["bias"], padding=1))
 
 
+def conv_pooled(x: Any, p: Arrays) -> Any:
+    return F.max_pool2d(conv(x, p), 2)
+
+
 def grouped(x: Any, p: Arrays) -> Any:
     groups = x.shape[1] // p["weight"].shape[1]
     return torch.relu(F.conv2d(x, p["weight"], p["bias"], padding=1, groups=groups))
@@ -216,8 +220,8 @@ KINDS = {
     **{
         f.__name__: network(f)
         for f in (
-            mlp, ensemble, ensemble_apart, ensemble_vmap, conv, grouped, first_layers, separable, normed, upsampled,
-            layer_norm,
+            mlp, ensemble, ensemble_apart, ensemble_vmap, conv, conv_pooled, grouped, first_layers, separable, normed,
+            upsampled, layer_norm,
         )
     },
     **{

@@ -5,16 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 import polyfuse as pf
 from benchmarks import results
-from papers.flux_558_conv_bias.figure import draw
+from benchmarks.sides.steering import in_turns
+from papers.claims import Claim, judged, span
+from papers.flux_558_conv_bias.figure import SOURCE, draw
 from papers.flux_558_conv_bias.layers import LAYERS, Layer
 from papers.places import Place, place
+from papers.torch_sides import asked, seconds, torch_sides
 
 Row = dict[str, Any]
 
@@ -23,20 +28,90 @@ QUICK = Layer(1, 6, 8, pooled=True), 2
 TURNS = 15
 
 
-def run(target: str, quick: bool, out: Path) -> None:
+def run(target: str, quick: bool, out: Path) -> list[Claim]:
     """Every layer at batch 100 and 1000; results checked, kernels counted, rows and a figure into `out`."""
     where = place(target)
     layers, batches = ((QUICK[0],), (QUICK[1],)) if quick else (LAYERS, BATCHES if where.timed else (2,))
     kept = results.Run.begin(out, f"forward-{target}", where.about)
     for layer in layers:
         for batch in batches:
-            kept.add(measured(layer, batch, where, 3 if quick else TURNS))
-            for row in kept.rows[-len(FORMS) :]:
+            rows = measured(layer, batch, where, 3 if quick else TURNS)
+            kept.add(
+                [*rows, *([] if quick or not where.timed else peers(layer, batch, rows[-1], kept.about))]
+            )
+            for row in kept.rows[-len(rows) :]:
                 print(line(row), flush=True)
     draw(kept.rows, kept.about, kept.path("svg"))
+    return claims(kept.rows)
 
 
 FORMS = ("one by one", "fused")
+
+TORCH = {"torch": "eager", "torch, compiled": "compiled"}
+
+TURN = 0.02
+"""Seconds of calls that are timed together beside torch."""
+
+
+def claims(rows: list[Row]) -> list[Claim]:
+    """What the source claims, beside these rows."""
+    of = {
+        form: [r["ratio_to_fused"] for r in rows if r["form"] == form and "ratio_to_fused" in r]
+        for form in (*FORMS, *TORCH)
+    }
+    apart, together = SOURCE
+    return [
+        Claim(
+            "Convolution, bias and activation are one kernel.",
+            "one call of cuDNN",
+            "1 kernel, found by the search, pooling included",
+            "holds"
+            if all(row["kernels"] == 1 for row in rows if row["form"] == "fused")
+            else "does not hold",
+        ),
+        Claim(
+            "The fused layer takes less time than the library's.",
+            f"{apart / together:.2f} × less than cuDNN's convolution with a kernel for bias and activation",
+            f"torch takes {span(of['torch'])}, compiled {span(of['torch, compiled'])} our time",
+            judged([*of["torch"], *of["torch, compiled"]], 1.0),
+        ),
+        Claim(
+            "Bias and activation apart cost time (against our own kernels).",
+            "60 % of the forward pass",
+            f"our separate kernels take {span(of['one by one'])} the fused kernel's time",
+            judged(of["one by one"], 1.0),
+        ),
+    ]
+
+
+def peers(layer: Layer, batch: int, fused: Row, about: Row) -> list[Row]:
+    """torch, eager and compiled, in turns with the fused layer; no rows without torch's environment."""
+    x = np.random.default_rng(0).standard_normal((batch, *layer.image), np.float32)
+    weight, bias = layer.weights()
+    net = pf.compile(layer.nest(batch), target="cpu", machine=replace(pf.Machine.detect(), units=1))
+    function = "conv_pooled" if layer.pooled else "conv"
+    kinds = {label: (form, function) for label, form in TORCH.items()}
+    arrays = {"x": x, "weight": weight, "bias": bias}
+    with torch_sides(kinds, "layer", arrays, layer.reference(x), about) as workers:
+        if not workers:
+            return []
+        sides = {"fused": partial(seconds, partial(net, x), TURN)}
+        sides |= {label: partial(asked, worker, TURN) for label, worker in workers.items()}
+        taken = in_turns(sides, TURNS, workers.values())
+    return [
+        {
+            **{key: fused[key] for key in ("layer", "batch")},
+            "form": label,
+            "kernels": "",
+            "median_us": round(1e6 * median(taken[label]), 1),
+            "best_us": round(1e6 * min(taken[label]), 1),
+            "ratio_to_fused": round(
+                median(a / b for a, b in zip(taken[label], taken["fused"], strict=True)), 3
+            ),
+            "turns": TURNS,
+        }
+        for label in workers
+    ]
 
 
 def measured(layer: Layer, batch: int, where: Place, turns: int) -> list[Row]:
@@ -75,4 +150,5 @@ def kernels_of_a_call(net: pf.Executable) -> int:
 def line(row: Row) -> str:
     """A row for a person."""
     spent = f", {row['median_us']} µs, {row['ratio_to_fused']:.2f} × fused" if "median_us" in row else ""
-    return f"{row['layer']}, batch {row['batch']}, {row['form']}: {row['kernels']} kernels{spent}"
+    kernels = f": {row['kernels']} kernels" if row["kernels"] else ""
+    return f"{row['layer']}, batch {row['batch']}, {row['form']}{kernels}{spent}"

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from polyfuse.show.log_ticks import plain_log_ticks
+
 SOURCE = 184.91 + 98.559, 108.64
 """The source's GPU time of 2350 forward convolutions in ms: bias and activation apart, and in one call."""
 
@@ -21,14 +23,16 @@ def draw(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any], path: Path
     figure = Figure(figsize=(1.1 * len(cells) + 3, 4), layout="constrained")
     axes = figure.subplots()
     for number, form in enumerate(forms):
-        heights = [row[key] for row in rows if row["form"] == form]
-        places = [n + 0.8 * number / len(forms) for n in range(len(cells))]
+        own = [row for row in rows if row["form"] == form and row[key] != ""]
+        heights = [row[key] for row in own]
+        places = [cells.index((row["layer"], row["batch"])) + 0.8 * number / len(forms) for row in own]
         bars = axes.bar(places, heights, 0.75 / len(forms), label=form)
         axes.bar_label(bars, fmt="%.2f" if was_timed else "%d", fontsize=7)
     if was_timed:
         apart, together = SOURCE
         axes.axhline(apart / together, color="black", linestyle="--", linewidth=0.8, label="source, a GPU")
-        axes.set_ylabel("time / fused")
+        axes.set(ylabel="time / fused", yscale="log")
+        plain_log_ticks(axes.yaxis)
     else:
         axes.set_ylabel("kernels a call")
     axes.set_xticks([n + 0.2 for n in range(len(cells))], [f"{a}\nbatch {b}" for a, b in cells], fontsize=6)

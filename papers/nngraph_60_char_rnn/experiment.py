@@ -12,6 +12,7 @@ import numpy as np
 
 import polyfuse as pf
 from benchmarks import results
+from papers.claims import Claim, judged, span
 from papers.mxnet_13890_bulking.devices import OnDevice
 from papers.nngraph_60_char_rnn.figure import draw
 from papers.nngraph_60_char_rnn.model import Array, Network, compiled, generated
@@ -25,7 +26,7 @@ TURNS = 15
 SEED, BEGIN = 7, "The "
 
 
-def run(target: str, quick: bool, out: Path) -> None:
+def run(target: str, quick: bool, out: Path) -> list[Claim]:
     """Counts asserted, results checked, the same text as NumPy's; rows and a figure into `out`."""
     where = on_one_core(place(target))
     small = quick or not where.timed
@@ -41,6 +42,47 @@ def run(target: str, quick: bool, out: Path) -> None:
     for row in kept.rows:
         print(line(row), flush=True)
     draw(kept.rows, kept.about, kept.path("svg"))
+    return claims(kept.rows)
+
+
+def claims(rows: list[Row]) -> list[Claim]:
+    """What the source proposes, beside these rows."""
+    before, after = (
+        [r for r in rows if r["what"] == "step" and r["form"] == form] for form in ("before", "after")
+    )
+    quotient = next(row for row in rows if row["what"] == "a / sum(a)")
+    fused = [
+        1 / r["ratio_to_unfused"] for r in rows if r["what"] == "sequence" and r["form"] == "a step at a time"
+    ]
+    return [
+        Claim(
+            "Views are read through instead of copied.",
+            "Narrow and Split vanish from the graph",
+            f"{before[0]['copies']} → {after[0]['copies']} copies a step",
+            "holds" if all(row["copies"] == 0 for row in after) else "does not hold",
+        ),
+        Claim(
+            "The pointwise nodes around them become few kernels.",
+            "a drawing, without numbers",
+            f"{before[0]['kernels']} → {after[0]['kernels']} kernels a step",
+            "holds"
+            if all(a["kernels"] < b["kernels"] for b, a in zip(before, after, strict=True))
+            else "does not hold",
+        ),
+        Claim(
+            "a / sum(a) reads the sum on the device.",
+            "no round trip to the host",
+            f"{quotient['submissions']} submission, {quotient['waits']} wait",
+            "holds" if quotient["waits"] == 1 else "does not hold",
+        ),
+        Claim(
+            "Fewer kernels take less time.",
+            "expected on small GPUs, not measured",
+            f"{span(fused)} as fast as unfused steps",
+            judged(fused, 1.0),
+        ),
+        Claim("The network writes what it writes in NumPy.", "–", "the same text", "holds"),
+    ]
 
 
 def on_one_core(where: Place) -> Place:

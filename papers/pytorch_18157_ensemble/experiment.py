@@ -2,43 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 import polyfuse as pf
 from benchmarks import results
-from benchmarks.sides.environments import ENVIRONMENTS
-from benchmarks.sides.steering import Worker, hand_over, in_turns
+from benchmarks.sides.steering import in_turns
+from papers.claims import Claim, judged, span
 from papers.places import Place, place
 from papers.pytorch_18157_ensemble.figure import draw
 from papers.pytorch_18157_ensemble.networks import Array, Ensemble
+from papers.torch_sides import asked, seconds, torch_sides
 
 Row = dict[str, Any]
 
 MEMBERS = (2, 4, 8, 10, 16, 32, 64)
 LAYERS, WIDTH, BATCH = 4, 64, 32
+THRESHOLD = 10
+"""From so many members on the source's compiler batched."""
 
 TURNS = 60
 TURN = 0.001
 """Seconds of calls that are timed together: short, so that some of them are not disturbed where others work too."""
 
 TORCH = {
-    "torch, apart": "ensemble_apart",
-    "torch, batched": "ensemble",
-    "torch, vmap": "ensemble_vmap",
+    "torch, apart": ("eager", "ensemble_apart"),
+    "torch, batched": ("eager", "ensemble"),
+    "torch, vmap": ("eager", "ensemble_vmap"),
 }
 
 
-def run(target: str, quick: bool, out: Path) -> None:
+def run(target: str, quick: bool, out: Path) -> list[Claim]:
     """Every number of members counted, checked and timed; rows and a figure into `out`."""
     where = place(target)
     small = quick or not where.timed
@@ -46,7 +46,7 @@ def run(target: str, quick: bool, out: Path) -> None:
     odd = counted(Ensemble(3, 2, 8, 4, odd=True), where)
     assert odd["products_after"] == 2, "members that differ in one layer batch the rest"
     for members in (2, 3) if small else MEMBERS:
-        ensemble = Ensemble(members, LAYERS, 8, 4) if small else Ensemble(members, LAYERS, WIDTH, BATCH)
+        ensemble = Ensemble(members, 2, 8, 4) if small else Ensemble(members, LAYERS, WIDTH, BATCH)
         row = counted(ensemble, where)
         rows = (
             [{**row, **each} for each in timed(ensemble, where, small, kept.about)] if where.timed else [row]
@@ -55,6 +55,46 @@ def run(target: str, quick: bool, out: Path) -> None:
         for each in rows:
             print(line(each), flush=True)
     draw(kept.rows, kept.about, kept.path("svg"))
+    return claims(kept.rows)
+
+
+def claims(rows: list[Row]) -> list[Claim]:
+    """What the source asks for, beside these rows."""
+    counts = {row["members"]: (row["products_before"], row["products_after"]) for row in rows}
+    few = {members: counts[members] for members in counts if members < THRESHOLD}
+    of = {
+        side: [r["ratio_to_ours"] for r in rows if r.get("side") == side]
+        for side in ("polyfuse, apart", *TORCH)
+    }
+    small = [
+        r["ratio_to_ours"] for r in rows if r.get("side") == "polyfuse, apart" and r["members"] < THRESHOLD
+    ]
+    return [
+        Claim(
+            "An ensemble runs one batched product a layer, for any weights and inputs.",
+            "4 products for 4 layers",
+            "; ".join(f"{members} members: {a} → {b}" for members, (a, b) in counts.items()),
+            "holds" if all(row["products_after"] == row["layers"] for row in rows) else "does not hold",
+        ),
+        Claim(
+            "Batching pays below the threshold of 10 members too.",
+            "asked for; the compiler of the time batched nothing there",
+            f"{len(few)} sizes batched; members one by one take {span(small)} the time",
+            judged(small, 1.0),
+        ),
+        Claim(
+            "Batching at compile time beats the members one by one in torch.",
+            "expected",
+            f"torch takes {span(of['torch, apart'])} our time",
+            judged(of["torch, apart"], 1.0),
+        ),
+        Claim(
+            "It beats what a user stacks by hand in torch (ours).",
+            "–",
+            f"torch's baddbmm takes {span(of['torch, batched'])} our time",
+            judged(of["torch, batched"], 1.0),
+        ),
+    ]
 
 
 def counted(ensemble: Ensemble, where: Place) -> Row:
@@ -107,9 +147,10 @@ def timed(ensemble: Ensemble, where: Place, small: bool, about: Row) -> list[Row
     x = ensemble.arrays()["x"]
     for call in calls.values():
         check(ensemble, call)
-    sides = {side: partial(seconds, call, x) for side, call in calls.items()}
-    with torch_sides(ensemble, small, about) as workers:
-        theirs = {side: partial(asked, worker) for side, worker in workers.items()}
+    sides = {side: partial(seconds, partial(call, x), TURN) for side, call in calls.items()}
+    expected = ensemble.numpy("float64")(x.astype(np.float64))
+    with torch_sides(TORCH if not small else {}, "ensemble", ensemble.arrays(), expected, about) as workers:
+        theirs = {side: partial(asked, worker, TURN) for side, worker in workers.items()}
         taken = in_turns({**sides, **theirs}, 3 if small else TURNS, workers.values())
     ours = taken["polyfuse"]
     return [
@@ -124,45 +165,6 @@ def timed(ensemble: Ensemble, where: Place, small: bool, about: Row) -> list[Row
         }
         for side, each in taken.items()
     ]
-
-
-def seconds(call: Callable[[Array], Any], x: Array) -> float:
-    """Of one call, of several timed together after one that is not counted."""
-    start = perf_counter()
-    call(x)
-    calls = max(1, round(TURN / (perf_counter() - start)))
-    start = perf_counter()
-    for _ in range(calls):
-        call(x)
-    return (perf_counter() - start) / calls
-
-
-@contextmanager
-def torch_sides(ensemble: Ensemble, small: bool, about: Row) -> Iterator[dict[str, Worker]]:
-    """torch in processes of its own, built and checked, if its environment is installed."""
-    environment = ENVIRONMENTS["torch"]
-    if small or not environment.ready():
-        yield {}
-        return
-    expected = ensemble.numpy("float64")(ensemble.arrays()["x"].astype(np.float64))
-    with TemporaryDirectory() as folder:
-        hand_over(Path(folder), "ensemble", ensemble.arrays())
-        workers = {side: Worker("torch", "eager", 1, environment.python, Path(folder)) for side in TORCH}
-        try:
-            for side, worker in workers.items():
-                worker.build(TORCH[side], "ensemble")
-                (found,) = worker.results("ensemble")
-                np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
-                about["versions"] |= worker.versions
-            yield workers
-        finally:
-            for worker in workers.values():
-                worker.end()
-
-
-def asked(worker: Worker) -> float:
-    """A turn, by the side's own clock."""
-    return worker.seconds(max(1, round(TURN / worker.seconds())))
 
 
 def line(row: Row) -> str:

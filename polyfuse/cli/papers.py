@@ -1,14 +1,16 @@
 """`polyfuse papers list | run NAME`: reproduce published experiments.
 
     papers/NAME/README.md       "# title"; what was claimed, what was run, on what, what differs
-    papers/NAME/experiment.py   run(target, quick, out): rows and a figure, into the folder out
+    papers/NAME/experiment.py   run(target, quick, out): rows and a figure, into the folder out; returns the claims
     papers/NAME/results/        what a run left: CSV with date, machine and versions, the same as JSON, a figure
+    papers/claims.py            a claim beside what came out, as lines and as report.html
 
 They lie beside the package, in the checkout it runs from; an installed package has none.
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from pathlib import Path
 
 from polyfuse.cli.checkout import ROOT, module, present
 from polyfuse.errors import BadArgument
-from polyfuse.workbench.terminal import Terminal
+from polyfuse.workbench.terminal import Terminal, writing
 
 FOLDER = ROOT / "papers"
 
@@ -71,10 +73,20 @@ def run_paper(terminal: Terminal, name: str, target: str, quick: bool, out: Path
     if out is None:
         out = Path(tempfile.mkdtemp(prefix=f"polyfuse-{name}-")) if quick else paper.results
     before = {path: path.stat().st_mtime_ns for path in out.glob("*")}
-    module(f"papers.{name}.experiment").run(target, quick, out)
-    for path in sorted(out.glob("*")):
-        if before.get(path) != path.stat().st_mtime_ns:
-            terminal.text(f"wrote {path}")
+    claims = module(f"papers.{name}.experiment").run(target, quick, out)
+    written = [path for path in sorted(out.glob("*")) if before.get(path) != path.stat().st_mtime_ns]
+    terminal.heading("claims")
+    of = module("papers.claims")
+    for line in of.lines(claims):
+        terminal.text(line)
+    figures = [path for path in written if path.suffix in (".svg", ".png")]
+    about = json.loads(next(path for path in written if path.suffix == ".json").read_text(encoding="utf-8"))
+    report = out / "report.html"
+    readme = (paper.folder / "README.md").read_text(encoding="utf-8")
+    with writing(report):
+        report.write_text(of.page(paper.title, about, claims, figures, readme), encoding="utf-8")
+    for path in (*written, report):
+        terminal.text(f"wrote {path}")
 
 
 def _named(papers: Sequence[Paper], name: str) -> Paper:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import html
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from papers.claims import COLOURS
 from polyfuse.cli import papers
 from polyfuse.cli.app import app
 from polyfuse.errors import BadArgument
@@ -17,7 +19,9 @@ PAPERS = papers.papers_in(papers.FOLDER)
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
-def test_a_quick_run_leaves_rows_and_a_figure(paper: papers.Paper, tmp_path: Path) -> None:
+def test_a_quick_run_prints_claims_and_leaves_rows_a_figure_and_a_report(
+    paper: papers.Paper, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     papers.run_paper(Terminal(), paper.name, "cpu", True, tmp_path)
     tables = [path for path in tmp_path.iterdir() if path.suffix == ".csv"]
     assert tables
@@ -26,6 +30,12 @@ def test_a_quick_run_leaves_rows_and_a_figure(paper: papers.Paper, tmp_path: Pat
         assert rows
         assert {"date", "cpu", "device", "commit", "versions"} <= rows[0].keys()
     assert [path for path in tmp_path.iterdir() if path.suffix in (".svg", ".png")]
+    printed, report = capsys.readouterr().out, (tmp_path / "report.html").read_text(encoding="utf-8")
+    said = [line for line in printed.splitlines() if line.startswith(tuple(COLOURS))]
+    assert said
+    assert report.count("<tr><td>") == len(said)
+    assert "data:image/" in report
+    assert paper.title in html.unescape(report)
 
 
 def test_launches_and_waits_are_counted_on_the_stand_in_for_a_gpu(

@@ -1,0 +1,1 @@
+"""Low, Igual, Smith and Quintana-Ortí (2016): blocks of a matrix product from the geometry of caches."""
