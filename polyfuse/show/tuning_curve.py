@@ -34,6 +34,6 @@ def tuning_plot(tuning: Tuning) -> Figure:
     axes.axhline(1.0, linestyle=":", color="#888888", label="the model's choice")
     axes.set(xlabel="trial", ylabel="time / time of the model's choice", yscale="log")
     plain_log_ticks(axes.yaxis)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)
     axes.legend()
     return figure

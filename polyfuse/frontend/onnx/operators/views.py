@@ -344,7 +344,8 @@ def numbers_apart(node: Node, start: Operand, limit: Operand, delta: Operand, st
     count = max(0, int(np.ceil((b - a) / by)))
     if count > FOLDED_ELEMENTS:
         raise Unsupported(f"{count} numbers; at most {FOLDED_ELEMENTS} are computed when the model is read")
-    return (a + by * np.arange(count, dtype=wide)).astype(first.dtype)
+    numbers: np.ndarray[Any, Any] = a + by * np.arange(count, dtype=wide)
+    return numbers.astype(first.dtype)
 
 
 @onnx_op("OneHot")

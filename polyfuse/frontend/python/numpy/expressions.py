@@ -407,8 +407,9 @@ class Expressions:
         class Written(ast.NodeTransformer):
             def visit_Name(self, part: ast.Name) -> ast.expr:
                 outside = frame.outside(part.id) if frame.found(part.id) is None else None
-                is_number = isinstance(outside, int) and not isinstance(outside, bool)
-                return number(outside) if is_number else part
+                if isinstance(outside, bool) or not isinstance(outside, int):
+                    return part
+                return number(outside)
 
         made = Written().visit(deepcopy(self.program.aliases.written_out(node)))
         assert isinstance(made, ast.expr), "an expression stays one"

@@ -550,8 +550,8 @@ class Statements:
         variable, bounds, bindings = heads
         steps = self._steps(node, variable, bounds)
         if steps is not None:
-            for step in steps:
-                frame.variables[variable] = Scalar(placed(number(step), node), "integer")
+            for one in steps:
+                frame.variables[variable] = Scalar(placed(number(one), node), "integer")
                 self.statements(node.body)
             return
         own = self.variable(variable)
@@ -885,7 +885,9 @@ class Statements:
             self.program.emit(node)
             return
         value = self.expressions.value(node.value)
-        if isinstance(value, Static) and value.value is None:  # that of a function that is called for what it changes
+        if (
+            isinstance(value, Static) and value.value is None
+        ):  # that of a function that is called for what it changes
             self.program.emit(ast.copy_location(ast.Return(None), node))
             return
         values = value if isinstance(value, tuple) else (value,)
@@ -967,7 +969,7 @@ class Statements:
                 if isinstance(value, Scalar) and is_integer(value.dtype)
                 else None
             )
-            if whole is not None:
+            if isinstance(value, Scalar) and whole is not None:
                 value = Scalar(placed(number(whole), node), value.dtype)
             if isinstance(value, Scalar) and not isinstance(value.node, ast.Constant):
                 value = self._argument(inner, parameter, value)
