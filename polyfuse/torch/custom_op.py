@@ -34,9 +34,10 @@ Tensors = Sequence[torch.Tensor]
 def custom_op(name: str, nest: Nest | Executable, **options: Any) -> torch.library.CustomOpDef:
     """Make an operator of torch of a nest.
 
-    It is `torch.ops.namespace.name`, takes the nest's inputs in their order and returns its outputs. Inouts are changed
-    in place. Gradients are those of `pf.vjp`, of the inputs of floating point that want one; constants of the nest have
-    none, nor has a nest with inouts. `torch.library.opcheck` passes.
+    It is `torch.ops.namespace.name`, takes the nest's inputs in their order, or by name, and returns its outputs.
+    Numbers with a default may be left out. Inouts are changed in place. Gradients are those of `pf.vjp`, of the inputs
+    of floating point that want one; constants of the nest have none, nor has a nest with inouts.
+    `torch.library.opcheck` passes.
 
     Args:
         name: The operator's name, "namespace::name"; it replaces an operator of that name that was made before.
@@ -103,18 +104,34 @@ class _Operator:
         names = (
             f"Tensor(a{at}!)" if one.role == "inout" else "Tensor" for at, one in enumerate(self.nest.inputs)
         )
-        taken = ", ".join(f"{kind} {one.name}" for kind, one in zip(names, self.nest.inputs, strict=True))
+        taken = ", ".join(
+            f"Tensor? {one.name}=None" if one.name in self.nest.defaults else f"{kind} {one.name}"
+            for kind, one in zip(names, self.nest.inputs, strict=True)
+        )
         given = ", ".join("Tensor" for _ in self.nest.results)
         return f"({taken}) -> {given if len(self.nest.results) == 1 else f'({given})'}"
 
     # -- the nest ------------------------------------------------------------------------------------------------------
 
-    def run(self, *tensors: torch.Tensor) -> Any:
+    def run(self, *given: torch.Tensor | None) -> Any:
         """The results, computed."""
+        tensors = self._complete(given)
         return _called(self._call((), tensors), tensors)
 
-    def shapes(self, *tensors: torch.Tensor) -> Any:
+    def _complete(self, given: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
+        """A call's tensors, with the nest's own numbers for those that are left out."""
+        device = next((one.device for one in given if one is not None), None)
+        every = zip(self.nest.inputs, (*given, *[None] * len(self.nest.inputs)), strict=False)
+        return [
+            torch.tensor(self.nest.defaults[one.name], dtype=_dtype(one), device=device)
+            if tensor is None
+            else tensor
+            for one, tensor in every
+        ]
+
+    def shapes(self, *given: torch.Tensor | None) -> Any:
         """The results without values; BadArgument for tensors that the nest does not take."""
+        tensors = self._complete(given)
         sizes = self._sizes(tensors)
         found = tuple(
             tensors[0].new_empty([extent_in(size, sizes) for size in _shape(one)], dtype=_dtype(one))
@@ -164,7 +181,7 @@ class _Operator:
 
     def backward(self, context: Any, *cotangents: torch.Tensor | None) -> Any:
         """The gradients by the inputs that want one; what `pf.vjp` refuses is refused before anything runs."""
-        tensors = context.saved_tensors
+        tensors = self._complete(context.saved_tensors)
         wanted = tuple(at for at, need in enumerate(context.needs_input_grad) if need)
         self._gradient(wanted)
         floats = [at for at, one in enumerate(self.nest.results) if is_real(one.dtype)]

@@ -89,6 +89,19 @@ def test_complex_numbers() -> None:
         assert torch.allclose(ours, theirs, atol=1e-6)
 
 
+@pf.nest
+def scaled(x: "f32[N]", a: "f32" = 3.0):
+    return x * a
+
+
+def test_a_number_may_be_left_out() -> None:
+    op = custom_op("pf_tests::scaled", scaled)
+    x = torch.arange(3.0).requires_grad_()
+    (op(x) + op(x, a=torch.tensor(2.0))).sum().backward()
+    assert x.grad.tolist() == [5, 5, 5]
+    assert set(torch.library.opcheck(op, (x,)).values()) == {"SUCCESS"}
+
+
 def test_refusals() -> None:
     x = nn.input("x", (4,))
     with pytest.raises(BadArgument, match="expected such as 'mylib::attention'"):

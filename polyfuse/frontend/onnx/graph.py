@@ -22,6 +22,7 @@ from polyfuse.errors import BadArgument, PolyfuseError
 from polyfuse.frontend.importers import Failed, Missing, Refusal, Unsupported, free_name
 from polyfuse.frontend.onnx.files import Model, every_node, repeated
 from polyfuse.frontend.onnx.folding import folded
+from polyfuse.frontend.onnx.loops import written_out
 from polyfuse.frontend.onnx.operators import ONNX, Node, Unknown
 from polyfuse.frontend.onnx.operators.registry import is_symbolic
 from polyfuse.frontend.onnx.symbolic import computed
@@ -90,6 +91,10 @@ class Walk:
             raise Unsupported(f"an operator of the domain {node.domain!r}; those of ONNX itself are read")
         if node.op_type == "If":
             return self._branch(node, operands[0], scope, label)
+        if node.op_type in ("Scan", "Loop"):
+            if any(isinstance(operand, Failed) for operand in operands):
+                return [Failed()] * len(node.output)
+            return written_out(self, node, operands, scope, label)
         importer = ONNX.get(node.op_type)
         if importer is None and not (self._is_function(node) or node.op_type in KNOWN):
             raise Unsupported("there is no importer for this operator")
@@ -106,11 +111,15 @@ class Walk:
             return self._written_out(node, operands, label)
         return self._imported(importer, node, operands)
 
+    def told(self, node: onnx.NodeProto) -> Node:
+        """What an importer is told of its node."""
+        return Node(node.op_type, self.opset, len(node.output), self.known)
+
     def _imported(
         self, importer: Callable[..., Any], node: onnx.NodeProto, operands: list[Any]
     ) -> Sequence[Any]:
         attributes = {a.name: self._attribute(a) for a in node.attribute}
-        told = Node(node.op_type, self.opset, len(node.output), self.known)
+        told = self.told(node)
         while operands and operands[-1] is None:
             operands = operands[:-1]
         try:
@@ -149,8 +158,7 @@ class Walk:
         """The branch of an If whose condition is known."""
         if isinstance(condition, Failed):
             return [condition] * len(node.output)
-        told = Node("If", self.opset, len(node.output), self.known)
-        wanted = "then_branch" if told.numbers(condition, "condition").any() else "else_branch"
+        wanted = "then_branch" if self.told(node).numbers(condition, "condition").any() else "else_branch"
         graph = next((a.g for a in node.attribute if a.name == wanted), None)
         if graph is None or len(graph.output) != len(node.output):
             raise Unsupported(f"has no {wanted} with {len(node.output)} results")

@@ -174,6 +174,51 @@ def _large() -> object:
     )
 
 
+def _scan(read: str, shape: tuple) -> object:
+    """Running sums of rows, backwards, by nodes that read a value of the body or another."""
+    made = [
+        helper.make_node("Add", ["before", read], ["sum"]),
+        helper.make_node("Identity", ["sum"], ["given"]),
+    ]
+    values = [helper.make_tensor_value_info(name, FLOAT, (3,)) for name in ("before", "row", "sum", "given")]
+    body = helper.make_graph(made, "body", values[:2], values[2:])
+    node = helper.make_node(
+        "Scan",
+        ["s", "x"],
+        ["last", "y"],
+        name="scan",
+        body=body,
+        num_scan_inputs=1,
+        scan_input_directions=[1],
+    )
+    return model([node], inputs={"s": (3,), "x": shape}, outputs={"last": None, "y": None})
+
+
+def _loop(steps: int) -> object:
+    """Doubles x until the step that is the third."""
+    held = [
+        onnx.numpy_helper.from_array(np.array(2), "two"),
+        onnx.numpy_helper.from_array(np.array(steps), "steps"),
+    ]
+    made = [helper.make_node("Add", ["v", "v"], ["z"]), helper.make_node("Less", ["i", "two"], ["going"])]
+    values = [
+        helper.make_tensor_value_info(name, kind, ())
+        for name, kind in (("i", 7), ("c", 9), ("v", FLOAT), ("going", 9), ("z", FLOAT))
+    ]
+    body = helper.make_graph(made, "body", values[:3], values[3:])
+    return model([helper.make_node("Loop", ["steps", "", "x"], ["y"], body=body)], held)
+
+
+def test_steps_are_written_out() -> None:
+    x, s = np.arange(6, dtype="float32").reshape(2, 3), np.ones(3, "float32")
+    last, y = pf.interpret(pf.from_onnx(_scan("row", (2, 3))), {"s": s, "x": x}).values()
+    np.testing.assert_array_equal(y, [1 + x[1], 1 + x[1] + x[0]])
+    np.testing.assert_array_equal(last, y[1])
+    for steps, factor in ((2, 4), (9, 8)):
+        (found,) = pf.interpret(pf.from_onnx(_loop(steps)), {"x": x}).values()
+        np.testing.assert_array_equal(found, factor * x)
+
+
 def _strange() -> object:
     return model(
         [
@@ -227,8 +272,12 @@ def _strange() -> object:
         ),
         (
             lambda: model([helper.make_node("Loop", ["", "", "x"], ["y"], body=graph([relu()]))]),
-            ["Loop of opset 20: there is no importer"],
+            ["Loop of opset 20: has neither a number of steps nor a condition"],
         ),
+        (lambda: model([helper.make_node("Scan", ["x"], ["y"])]), ["Scan of opset 20: has no body"]),
+        (lambda: _scan("row", (65, 3)), ["scan = Scan of opset 20: has 65 steps; 1 to 64 are written out"]),
+        (lambda: _scan("row", ("N", 3)), ["its lengths are N; expected one number for all"]),
+        (lambda: _scan("q", (2, 3)), ["Add of opset 20 (in scan)", "reads 'q', which is no input"]),
         (
             lambda: model([helper.make_node("Softmax", ["x"], ["y"], axes=[1])]),
             ["Softmax of opset 20: its operands or attributes are not those"],
