@@ -19,6 +19,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from polyfuse.errors import BadArgument
 from polyfuse.frontend.torch.decompositions import decompositions
 from polyfuse.torch.inductor import with_inductor
+from polyfuse.torch.known import fold
 from polyfuse.torch.options import Options
 from polyfuse.torch.record import Graph, Record, Region
 from polyfuse.torch.region import Compiled
@@ -63,13 +64,20 @@ def backend(
     weights = weights_of(module) if wanted.freeze else ()
     keep_whole(module)
     compilers = {kind: _compiler(kind, wanted, kept, ()) for kind in ("forward", "backward")}
-    compiled: Callable[..., Any] = aot_autograd(
+    trace = aot_autograd(
         fw_compiler=compilers["forward"],
         bw_compiler=compilers["backward"],
         inference_compiler=_compiler("inference", wanted, kept, weights),
         decompositions=decompositions(),
         partition_fn=min_cut_rematerialization_partition,
-    )(module, example_inputs)
+    )
+    threads = torch.get_num_threads()
+    try:
+        compiled: Callable[..., Any] = trace(module, example_inputs)
+    finally:
+        torch.set_num_threads(
+            threads
+        )  # numba sets OpenMP's number, which may be torch's; Dynamo refuses a change
     return compiled
 
 
@@ -114,10 +122,11 @@ def compiled_graph(
     Raises:
         BadArgument: if nodes are left and fallback is "error".
     """
+    folded = fold(module)
     refused = refusals(module.graph)
     calls = [node for node in module.graph.nodes if node.op == "call_function" and not is_size(node)]
     left = [refusal for node, refusal in refused.items() if not is_size(node)]
-    graph = Graph(kind, len(calls), left=left)
+    graph = Graph(kind, len(calls), left=left, known=folded)
     record.graphs.append(graph)
     for refusal in graph.left:
         LOG.info("%s: left to torch: %s", kind, refusal)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from polyfuse.errors import PolyfuseError
 from polyfuse.frontend.importers import Refusal, Unsupported
 from polyfuse.frontend.torch.arrays import array_of
 from polyfuse.frontend.torch.aten.registry import Result
-from polyfuse.frontend.torch.graph import import_nodes, number_in
+from polyfuse.frontend.torch.graph import KNOWN, import_nodes, number_in
 from polyfuse.frontend.torch.merged import Merged
 from polyfuse.ir import Nest
 from polyfuse.nn.graph import Value, constant, input
@@ -57,8 +58,10 @@ def nest_of(module: torch.fx.GraphModule, name: str, held: Mapping[str, torch.Te
                 given[node.name] = constant(array_of(held[node.name]), node.name)
                 continue
             result = Result.of(meta, sizes)
-            given[node.name] = input(node.name, result.shape, result.element)
-            inputs.append(given[node.name])
+            value = input(node.name, result.shape, result.element)
+            known = node.meta.get(KNOWN)
+            given[node.name] = value if known is None else replace(known, value=value)
+            inputs.append(value)
         except Unsupported as unsupported:
             refused.append(Refusal(node.name, "placeholder", str(unsupported)))
     if refused:

@@ -58,7 +58,8 @@ def _graph(number: int, graph: Graph) -> Iterator[str]:
     computed = sum(len(region.operators) for region in graph.regions if region.compiled or not region.failed)
     yield ""
     inside = f"{computed} of {graph.nodes} nodes in {len(graph.regions)} regions of polyfuse"
-    yield f"graph {number} ({graph.kind}): {inside}"
+    once = f"; {graph.known} more were computed once" if graph.known else ""
+    yield f"graph {number} ({graph.kind}): {inside}{once}"
     for region in graph.regions:
         yield from _region(region)
     reasons = Counter((refusal.operator, refusal.reason) for refusal in graph.left)

@@ -36,12 +36,14 @@ class Graph:
         nodes: How many operators it calls.
         regions: What polyfuse computes.
         left: The nodes that torch computes, and why.
+        known: How many nodes more were computed once, since no call changes their values.
     """
 
     kind: str
     nodes: int
     regions: list[Region] = field(default_factory=list)
     left: list[Refusal] = field(default_factory=list)
+    known: int = 0
 
 
 @dataclass

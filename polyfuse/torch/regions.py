@@ -20,6 +20,13 @@ from polyfuse.frontend.torch.graph import missing_of, refusal_of
 
 DEVICES = ("cpu", "cuda")
 
+LOOKUPS = (
+    "aten.embedding.default",
+    "aten._embedding_bag.default",
+    "aten._embedding_bag_forward_only.default",
+)
+"""Operators that read rows of a table, their first operand, by the numbers of their second."""
+
 COPIES = ("aten.clone.default", "aten.alias.default", "aten.detach.default")
 """Operators that compute nothing either, but are no views."""
 
@@ -39,7 +46,7 @@ def refusals(graph: torch.fx.Graph) -> dict[torch.fx.Node, Refusal]:
     for node in graph.nodes:
         if node.op != "call_function" or node.target is operator.getitem:
             continue
-        refusal = _elsewhere(node) or refusal_of(node) or _unread(node)
+        refusal = _elsewhere(node) or refusal_of(node) or _unread(node) or _of_computed_rows(node, found)
         if refusal is not None:
             found[node] = refusal
     for node in graph.nodes:
@@ -76,6 +83,25 @@ def _unread(node: torch.fx.Node) -> Refusal | None:
     wanted = [user.args[1] for user in node.users if user.target is operator.getitem]
     missing = missing_of(node) if wanted else {}
     return next((Refusal(node.name, str(node.target), missing[at]) for at in wanted if at in missing), None)
+
+
+def _of_computed_rows(node: torch.fx.Node, refused: Mapping[torch.fx.Node, Refusal]) -> Refusal | None:
+    """Why a lookup is not computed whose table or row numbers may be results of a region: they have to be inputs."""
+    if str(node.target) not in LOOKUPS:
+        return None
+    table, rows = node.args[:2]
+    while _is_shown(rows) and rows not in refused:
+        rows = rows.all_input_nodes[0]
+    for operand, called in ((table, "a table"), (rows, "row numbers")):
+        if operand.op == "call_function" and operand not in refused:
+            reason = f"{called} computed as {operand.name}: a nest takes them as inputs, so that a call can check them"
+            return Refusal(node.name, str(node.target), reason)
+    return None
+
+
+def _is_shown(node: torch.fx.Node) -> bool:
+    """Whether a node shows elements of another one."""
+    return node.op == "call_function" and node.target is not operator.getitem and not computes(node)
 
 
 class _Supported(OperatorSupportBase):
@@ -118,15 +144,24 @@ def computes(node: torch.fx.Node) -> bool:
 
 
 def trimmed(nodes: Iterable[torch.fx.Node]) -> list[torch.fx.Node]:
-    """The views at a region's ends that torch makes without a copy: of what the region is given, read outside alone."""
+    """The views at a region's start that torch makes without a copy: of what it is given, and read outside alone.
+
+    Views of integers too that the region reads: row numbers are inputs of a nest, so that a call can check them.
+    """
     inside, gone = set(nodes), list[torch.fx.Node]()
     changed = True
     while changed:
         changed = False
         for node in sorted(inside):
             given = all(operand not in inside for operand in node.all_input_nodes)
-            if not computes(node) and given and all(user not in inside for user in node.users):
+            unread = all(user not in inside for user in node.users)
+            if not computes(node) and given and (unread or _is_of_integers(node)):
                 inside.discard(node)
                 gone.append(node)
                 changed = True
     return gone
+
+
+def _is_of_integers(node: torch.fx.Node) -> bool:
+    meta = node.meta.get("val")
+    return isinstance(meta, torch.Tensor) and meta.dtype in (torch.int32, torch.int64)

@@ -197,6 +197,18 @@ def test_a_convolutional_net_trains() -> None:
     assert left <= {"aten.add.Tensor"}  # num_batches_tracked + 1, which is an integer
 
 
+def test_strides_of_axes_of_one_element_are_no_view() -> None:
+    """torch pools an image in channels last to (N, C, 1, 1) by as_strided."""
+    record = Record()
+    x = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
+    pool = torch.nn.functional.adaptive_avg_pool2d
+    fast = compiled(lambda x: pool(torch.relu(x), 1) * 2, record)
+    assert torch.allclose(fast(x), pool(torch.relu(x), 1) * 2, atol=1e-6)
+    assert not record.graphs[0].left
+    row = torch.randn(4)
+    assert torch.equal(compiled(lambda x: x.as_strided((2, 2), (1, 2)) * 2)(row), row.reshape(2, 2).t() * 2)
+
+
 def test_options() -> None:
     x = torch.randn(3, 4)
     torch._dynamo.reset()

@@ -22,7 +22,20 @@ def decompositions() -> Table:
     Returns:
         Decompositions by operator.
     """
-    return {op: rule for op, rule in core_aten_decompositions().items() if str(op) not in ATEN}
+    table = {op: rule for op, rule in core_aten_decompositions().items() if str(op) not in ATEN}
+    return {**table, torch.ops.aten.as_strided.default: _as_strided}
+
+
+def _as_strided(x: Any, size: Any, stride: Any, offset: int | None = None) -> Any:
+    """The tensor itself, where the strides that change are those of axes of size 1.
+
+    torch gives a pooled image (N, C, 1, 1) the strides of channels last in this way.
+    """
+    steps = [(old, new) for count, old, new in zip(x.shape, x.stride(), stride, strict=False) if count != 1]
+    numbers = all(isinstance(one, int) for one in (*x.shape, *x.stride(), *size, *stride))
+    if not numbers or list(x.shape) != list(size) or any(old != new for old, new in steps):
+        return NotImplemented
+    return torch.ops.aten.alias.default(x) if offset in (None, x.storage_offset()) else NotImplemented
 
 
 def export_decompositions() -> Table:

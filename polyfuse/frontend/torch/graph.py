@@ -10,18 +10,18 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from polyfuse.errors import PolyfuseError
 from polyfuse.frontend.importers import Failed, Missing, Refusal, Unsupported, required
-from polyfuse.frontend.torch.aten import ATEN
+from polyfuse.frontend.torch.aten import ATEN, OF_KNOWN
 from polyfuse.frontend.torch.aten.registry import NotAffine, ReadSize, Result, number_of, size_of
 from polyfuse.frontend.torch.merged import RESHAPES, Merged, on_rows, reshaped
 from polyfuse.nn import cast
-from polyfuse.nn.graph import input
+from polyfuse.nn.graph import Value, input
 
 
 class Node(Protocol):
@@ -37,11 +37,21 @@ class Node(Protocol):
 
 @dataclass(frozen=True)
 class Known:
-    """A tensor that depends on no input and no weight, as the graph's own library has it."""
+    """A tensor that depends on no input and no weight, as the graph's own library has it.
+
+    Attributes:
+        tensor: The tensor.
+        array: Its elements.
+        value: The input that passes it, where each call does.
+    """
 
     tensor: Any
     array: np.ndarray[Any, Any]
+    value: Value | None = None
 
+
+KNOWN = "polyfuse_known"
+"""Under this key, a node's meta data has the integers or truth values that it stands for in each call."""
 
 ASSERTIONS = ("aten._assert_tensor_metadata.default", "aten._assert_scalar.default")
 """Operators that check what an export has assumed: of a nest's inputs, each call checks shapes and types itself."""
@@ -141,7 +151,7 @@ def value_of(node: Node, args: Any, kwargs: Any, fold: Fold | None, sizes: ReadS
     importer = ATEN.get(name)
     if importer is None:
         raise Unsupported("there is no importer for this operator")
-    given, options = _arrays(args), _arrays(kwargs)
+    given, options = (_arrays(one, name in OF_KNOWN) for one in (args, kwargs))
     if name in RESHAPES or any(isinstance(one, Merged) for one in _leaves((given, options))):
         return _of_rows(name, meta, given, options, sizes)
     result = Result.of(meta, sizes)
@@ -214,6 +224,8 @@ def number_in(meta: Any, sizes: ReadSize) -> Any:
 def stand_in(node: Node, sizes: ReadSize) -> Any:
     """A value of a node's shape and type in place of its own; `Failed` where a value has no such type."""
     meta = node.meta.get("val")
+    if (known := node.meta.get(KNOWN)) is not None:
+        return replace(known, value=_stand_in(meta, sizes))
     if isinstance(meta, list | tuple):
         return tuple(_stand_in(one, sizes) for one in meta)
     return _stand_in(meta, sizes)
@@ -251,13 +263,15 @@ def _over(tree: Any, leaf: Callable[[Any], Any]) -> Any:
     return leaf(tree) if hasattr(tree, "op") and hasattr(tree, "meta") else tree
 
 
-def _arrays(tree: Any) -> Any:
-    """Arguments with arrays in place of known tensors."""
+def _arrays(tree: Any, all_known: bool) -> Any:
+    """Arguments with arrays in place of known tensors, or with the inputs that pass them unless arrays are wanted."""
     if isinstance(tree, list | tuple):
-        return [_arrays(part) for part in tree]
+        return [_arrays(part, all_known) for part in tree]
     if isinstance(tree, dict):
-        return {key: _arrays(part) for key, part in tree.items()}
-    return tree.array if isinstance(tree, Known) else tree
+        return {key: _arrays(part, all_known) for key, part in tree.items()}
+    if not isinstance(tree, Known):
+        return tree
+    return tree.array if all_known or tree.value is None else tree.value
 
 
 def _leaves(tree: Any) -> Iterable[Any]:

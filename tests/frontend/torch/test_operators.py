@@ -123,6 +123,15 @@ WHOLE = {
         ),
         [(2, 3, 4, 5)],
     ),
+    "known places": (
+        lambda x: (
+            x[:, [0, 2, 2]],
+            x[:, torch.arange(3)[:, None], torch.tensor([3, 1])],
+            x[torch.tensor([[0, 1], [1, -1]])],
+            x[torch.arange(2)[:, None, None], torch.tensor([2, 0])],
+        ),
+        [(2, 3, 4)],
+    ),
     "scans": (lambda x: (x.cumsum(1), x.cumsum(0) * 2, x.cumprod(-1)), [(2, 3, 4)]),
     "replaced": (
         lambda x, y: (

@@ -10,10 +10,11 @@ from polyfuse.frontend.torch.aten import (
     reductions,
     views,
 )
-from polyfuse.frontend.torch.aten.registry import ATEN, VIEWS
+from polyfuse.frontend.torch.aten.registry import ATEN, OF_KNOWN, VIEWS
 
 __all__ = [
     "ATEN",
+    "OF_KNOWN",
     "VIEWS",
     "chosen",
     "images",

@@ -86,6 +86,10 @@ VIEWS: set[str] = set()
 """The operators that compute nothing: each element of their result is an element of an operand."""
 
 
+OF_KNOWN: set[str] = set()
+"""The operators whose operands of integers have to be known: their importers take these as arrays."""
+
+
 def aten(*names: str) -> Callable[[Kept], Kept]:
     """Register an importer for operators, such as "add.Tensor".
 
@@ -130,6 +134,19 @@ def view(*names: str) -> Callable[[Kept], Kept]:
         The decorator.
     """
     VIEWS.update(f"aten.{name}" for name in names)
+    return aten(*names)
+
+
+def of_known(*names: str) -> Callable[[Kept], Kept]:
+    """Register an importer for operators that take known integers as arrays.
+
+    Args:
+        *names: The operators' names without "aten.".
+
+    Returns:
+        The decorator.
+    """
+    OF_KNOWN.update(f"aten.{name}" for name in names)
     return aten(*names)
 
 

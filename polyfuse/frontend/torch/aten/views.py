@@ -9,12 +9,15 @@ from typing import Any, Literal
 import numpy as np
 
 from polyfuse import nn
-from polyfuse.frontend.importers import Unsupported, converted, required
-from polyfuse.frontend.torch.aten.registry import Result, aten, floating, value_type, view
+from polyfuse.frontend.importers import Missing, Unsupported, converted, required
+from polyfuse.frontend.torch.aten.registry import Result, aten, floating, of_known, value_type, view
 from polyfuse.nn.graph import Value
 
 BEHIND_ALL = 2**63 - 1
 """torch's end of a slice that has none."""
+
+SLICES = 16
+"""At most as many slices along an axis are put together for elements at known places."""
 
 
 @view("view.default", "_unsafe_view.default", "reshape.default", "flatten.using_ints", "unflatten.int")
@@ -120,6 +123,12 @@ def flip(_: Result, x: Any, dims: Sequence[int]) -> Value:
 def roll(_: Result, x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
     """Shifted around along axes: the last elements come first."""
     return nn.roll(x, shifts, dims or None)
+
+
+@aten("copy.default")
+def copy(result: Result, x: Any, source: Any, *_: Any) -> Value:
+    """The source, repeated to the shape of what it replaces."""
+    return nn.expand(required(converted(source, floating(result)), "the source"), result.shape)
 
 
 @aten("repeat.default", "tile.default")
@@ -280,6 +289,75 @@ def embedding(_: Result, table: Any, rows: Any, *__: Any) -> Value:
             "rows chosen by known numbers that do not follow one another: pass the numbers as an input"
         )
     return nn.reshape(nn.narrow(table, 0, int(flat[0]), flat.size), (*known.shape, *table.shape[1:]))
+
+
+@of_known("_embedding_bag.default", "_embedding_bag_forward_only.default")
+def embedding_bag(
+    result: Result,
+    table: Any,
+    rows: Any,
+    offsets: Any,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Value | Missing, ...]:
+    """Sums, means or maxima of rows of a table: of equally many for each result, at places that are known."""
+    count = result.shape[0]
+    if not isinstance(offsets, np.ndarray):
+        raise Unsupported(
+            "sums rows from places on that are numbers of a call; of rows (N, count) it is computed"
+        )
+    if not isinstance(rows, Value) or not isinstance(count, int) or not isinstance(rows.shape[0], int):
+        raise Unsupported(
+            "row numbers that are known, or a symbolic number of them; of fixed sizes it is computed"
+        )
+    each = rows.shape[0] // count if count else 0
+    if not each or offsets.tolist() != list(range(0, rows.shape[0] + include_last_offset, each)):
+        raise Unsupported("bags of unequal size; of rows (N, count) it is computed")
+    if padding_idx >= 0:
+        raise Unsupported(f"leaves row {padding_idx} out of the sums (padding_idx)")
+    found = nn.reshape(nn.embedding(rows, table), (count, each, *table.shape[1:]))
+    if weights is not None:
+        found = found * nn.reshape(converted(weights, found.dtype), (count, each, 1))
+    reduced = (nn.sum, nn.mean, nn.max)[mode](found, 1)
+    unread = Missing("which bag each row is of, for the gradient")
+    return reduced, unread, unread, unread
+
+
+@of_known("index.Tensor")
+def index(result: Result, x: Any, places: Sequence[Any]) -> Value:
+    """Elements at known places: x[:, [0, 2]], and x[:, rows[:, None], columns], where each axis has its own places."""
+    floating(result)
+    value = required(x, "the tensor")
+    given = [(axis, one) for axis, one in enumerate(places) if one is not None]
+    if any(not isinstance(one, np.ndarray) for _, one in given):
+        raise Unsupported("chooses elements by tensors of a call; by known integers it is computed")
+    if any(one.dtype == bool for _, one in given):
+        raise Unsupported("chooses elements by truth values; torch.where(mask, x, 0) is computed")
+    axes, arrays = [axis for axis, _ in given], [one for _, one in given]
+    if len(arrays) > 1 and not _one_each(axes, arrays):
+        raise Unsupported(
+            "chooses elements by several tensors together, and not along each axis by one of them"
+        )
+    for axis, numbers in zip(axes, arrays, strict=True):
+        flat = numbers.reshape(-1)
+        turns = int(np.count_nonzero(np.diff(flat, 2)))
+        if turns >= SLICES:
+            raise Unsupported(f"chooses elements at {turns + 1} slices along an axis; at most {SLICES}")
+        value = nn.take(value, flat.tolist(), axis)
+    return value if value.shape == result.shape else nn.reshape(value, result.shape)
+
+
+def _one_each(axes: Sequence[int], arrays: Sequence[np.ndarray[Any, Any]]) -> bool:
+    """Whether axes follow one another, and their numbers vary along an axis each, in order: (3, 1, 1), (4, 1), (5,)."""
+    rank = max(one.ndim for one in arrays)
+    varying = [[rank - one.ndim + at for at, size in enumerate(one.shape) if size != 1] for one in arrays]
+    order = [at for every in varying for at in every]
+    follow = list(axes) == list(range(axes[0], axes[0] + len(axes)))
+    return follow and all(len(every) < 2 for every in varying) and order == sorted(set(order))
 
 
 def known_integers(x: Any) -> np.ndarray[Any, Any] | None:

@@ -1,0 +1,1 @@
+"""Models of torch through `torch.compile(backend="polyfuse")`, as a table."""

@@ -1,0 +1,107 @@
+"""One model measured: what of it runs in polyfuse, how far off it is, how long it compiles and takes."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+
+from benchmarks.torch_models.cases import case
+from benchmarks.torch_models.coverage import coverage
+from benchmarks.torch_models.written import Case
+from polyfuse.torch import backend
+from polyfuse.torch.record import Record
+
+Row = dict[str, Any]
+
+TURNS = 10
+
+
+def rows(name: str, size: int, layers: int | None, freeze: bool, whole: bool) -> Iterator[Row]:
+    """What is known of a model, part by part, so that a process that is stopped has said something."""
+    made = case(name, size, layers)
+    with torch.no_grad():
+        counted = coverage(made)
+        yield {
+            "model": name,
+            "size": size,
+            "layers": layers,
+            "freeze": freeze,
+            "graphs": counted.graphs,
+            "nodes": counted.nodes,
+            "known": counted.known,
+            "left": [[count, operator, reason] for (operator, reason), count in counted.left.items()],
+            "no nest": list(counted.failed.values()),
+            "MFLOP": counted.flops / 1e6,
+            "share": counted.share,
+        }
+        if whole:
+            yield from _measured(made, freeze, counted.region_flops, counted.flops)
+
+
+def _measured(made: Case, freeze: bool, flops: dict[tuple[int, str], int], every: int) -> Iterator[Row]:
+    model, args, named = made.model, made.args, made.named
+    record = Record()
+    fast = torch.compile(
+        model, backend=partial(backend, record=record), options={"freeze": True} if freeze else {}
+    )
+    plain = _tensors(model(*args, **named))
+    started, since = _processor_time(), time.perf_counter()
+    ours = _tensors(fast(*args, **named))
+    yield {"compile CPU s": _processor_time() - started, "compile s": time.perf_counter() - since}
+    failed = {
+        (number, region.name): reason
+        for number, graph in enumerate(record.graphs)
+        for region in graph.regions
+        for reason in region.failed.values()
+    }
+    regions = [region for graph in record.graphs for region in graph.regions]
+    inside = sum(count for region, count in flops.items() if region not in failed)
+    yield {
+        "regions": len(regions),
+        "in eager": list(failed.values()),
+        "share": inside / every if every else None,
+        "kernels": sum(len(one.kernels) for region in regions for one in region.compiled),
+        "peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    both = {"ms": partial(fast, *args, **named), "eager ms": partial(model, *args, **named)}
+    yield {name: seconds * 1e3 for name, seconds in _shortest(both).items()}
+    double = {key: _double(value) for key, value in named.items()}
+    exact = _tensors(model.double()(*map(_double, args), **double))
+    yield {"error": _error(ours, exact), "error of torch": _error(plain, exact)}
+
+
+def _tensors(found: Any) -> tuple[torch.Tensor, ...]:
+    return (found,) if isinstance(found, torch.Tensor) else tuple(found)
+
+
+def _double(x: torch.Tensor) -> torch.Tensor:
+    return x.double() if x.is_floating_point() else x
+
+
+def _error(found: tuple[torch.Tensor, ...], exact: tuple[torch.Tensor, ...]) -> float:
+    """The largest difference over the largest element, of the result where it is largest."""
+    pairs = zip(found, exact, strict=True)
+    return max(float((one.double() - right).abs().max() / right.abs().max()) for one, right in pairs)
+
+
+def _processor_time() -> float:
+    """Seconds of the processor, those of processes that have ended too."""
+    taken = os.times()
+    return taken.user + taken.system + taken.children_user + taken.children_system
+
+
+def _shortest(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    """The shortest of several calls of each in turns, in seconds of the processor."""
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(TURNS):
+        for name, call in calls.items():
+            started = time.process_time()
+            call()
+            found[name].append(time.process_time() - started)
+    return {name: min(every) for name, every in found.items()}
