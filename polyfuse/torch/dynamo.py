@@ -74,10 +74,8 @@ def backend(
     threads = torch.get_num_threads()
     try:
         compiled: Callable[..., Any] = trace(module, example_inputs)
-    finally:
-        torch.set_num_threads(
-            threads
-        )  # numba sets OpenMP's number, which may be torch's; Dynamo refuses a change
+    finally:  # numba sets OpenMP's number of threads, which torch reads; Dynamo refuses a graph that changes it
+        torch.set_num_threads(threads)
     return compiled
 
 

@@ -297,3 +297,17 @@ def test_elements_along_a_long_axis_are_left_to_torch() -> None:
     x, index = numbers(300, 2), torch.tensor([[1, 2]])
     with pytest.raises(pf.BadArgument, match=r"along an axis of 300: all of them are read .*at most 256"):
         pf.from_torch(Call(lambda x, index: x.gather(0, index)), (x, index))
+
+
+def test_integers_are_compared_and_become_numbers() -> None:
+    def of_integers(x, ids, small):
+        return (
+            torch.where(ids > 2, x, -x),
+            (ids == ids.flip(0)).float(),
+            small.float() * 2,
+            ids.bool(),
+            ids >= 5,
+        )
+
+    args = numbers(2, 3), torch.tensor([[0, 2, 5], [3, 2, -1]]), torch.tensor([200, 3, 0], dtype=torch.uint8)
+    check(of_integers, args, 0.0)

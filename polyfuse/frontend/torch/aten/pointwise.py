@@ -69,6 +69,11 @@ def _unary(function: Callable[[Value], Value]) -> Callable[[Result, Any], Value]
 
 def _comparison(function: Callable[[Any, Any], Value]) -> Callable[[Result, Any, Any], Value]:
     def compare(_: Result, x: Any, y: Any) -> Value:
+        integers = {one.dtype for one in (x, y) if isinstance(one, Value)} & set(INTEGERS)
+        if integers and all(
+            isinstance(one, int) or getattr(one, "dtype", None) in integers for one in (x, y)
+        ):
+            return nn.cast(function(x, y), "float32")
         return function(*_of_one_type(x, y))
 
     return compare
@@ -89,7 +94,7 @@ def _of_one_type(*operands: Any) -> list[Any]:
     """Operands of which no result says a type: in the first's if there are halves alone, else in the widest."""
     types = [x.dtype for x in operands if isinstance(x, Value)]
     if any(dtype in INTEGERS for dtype in types):
-        raise Unsupported("compares integers: cast them to a floating type before they are passed")
+        raise Unsupported("compares integers with other numbers: cast them to a floating type first")
     wide = max(types, key=("float16", "bfloat16", "float32", "float64").index)
     return [converted(x, wide) for x in operands]
 
@@ -368,10 +373,12 @@ def tanh_backward(result: Result, gradient: Any, y: Any) -> Value:
 
 @aten("_to_copy.default", "to.dtype")
 def to_copy(result: Result, x: Any, *_: Any, device: Any = None, **__: Any) -> Value:
-    """Another floating type, on the same device."""
+    """Another floating type, of integers too, on the same device."""
     value = required(x, "the tensor")
     if device is not None and str(device) != "cpu":
         raise Unsupported(f"moves a tensor to {device}: move it before the call")
+    if value.dtype in INTEGERS and result.element not in INTEGERS:
+        return nn.cast(nn.not_equal(value, 0) if result.dtype == "bool" else value, result.element)
     if result.dtype == "bool":
         return nn.not_equal(_of_one_type(value)[0], 0.0)
     return nn.cast(converted(value, floating(result)), floating(result))
