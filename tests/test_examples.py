@@ -19,7 +19,7 @@ FOUND = {
     "slowest_kernel": "% of the call",
     "paper": "fused: 1 kernels",
     "tuned_on_dask": "2 trials in ",
-    "bound": "% of the bound of ",
+    "bound": "least traffic through 16 KiB",
     "explorer": "<Explorer of sequential: 7 statements",
 }
 """What each of the newcomer's tasks finds."""
