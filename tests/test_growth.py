@@ -266,3 +266,19 @@ def test_equal_parts_of_a_region_are_generated_and_printed_once(monkeypatch: pyt
         return made["built"] + printed["_shares"]
 
     assert ask(FEW) == ask(MANY) == 2
+
+
+def test_a_region_passes_each_array_as_one_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By value an array of one axis is seven arguments."""
+    arguments: list[int] = []
+    real = ir.Function.__init__
+
+    def made(function: Any, module: Any, kind: ir.FunctionType, name: str) -> None:
+        arguments.append(len(kind.args))
+        real(function, module, kind, name)
+
+    monkeypatch.setattr(ir.Function, "__init__", made)
+
+    net = pf.compile(region(MANY).nest, schedule=region(MANY), target="cpu")
+    np.testing.assert_array_equal(net(np.ones(64, np.float32)), np.full(64, 2.0**MANY, np.float32))
+    assert max(arguments) < 2 * MANY

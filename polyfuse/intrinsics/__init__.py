@@ -30,7 +30,7 @@ from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac_triangular import til
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac_window import tile_mac_windows
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import TileSpec
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_values import tile_first, tile_zero
-from polyfuse.codegen.cpu.intrinsics.parallel_parts import Part, get_num_threads, on_cores, run
+from polyfuse.codegen.cpu.intrinsics.parallel_parts import Part, Relay, get_num_threads, on_cores, run
 from polyfuse.codegen.cpu.intrinsics.reassociated import (
     add_any_order,
     max_any_order,
@@ -63,6 +63,7 @@ from polyfuse.codegen.vector_math.vector_functions import (
 
 __all__ = [
     "Part",
+    "Relay",
     "RowElement",
     "TileSpec",
     "VectorRow",

@@ -91,6 +91,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "close_turns": lambda turns, turn: end_turn(turns, turn, 2**63 - 2),
         "get_num_threads": lambda: 3,
         "Part": lambda function: function,
+        "Relay": lambda function: function,
         "run": lambda part, arguments: part(*arguments),
         "on_cores": on_cores,
         "shuffled": shuffled,

@@ -42,7 +42,7 @@ LINE_OF, PAST_LINE, STORE_PAST, DONE = "line_of", "past_line", "store_past", "st
 
 INTRINSICS = (
     # a kernel's parts, and cores
-    *("Part", "run", "on_cores", "get_num_threads"),
+    *("Part", "Relay", "run", "on_cores", "get_num_threads"),
     *SHARED_OUT,
     *TURN_OPERATIONS,
     # memory

@@ -20,6 +20,7 @@ from polyfuse.codegen.cpu.intrinsic_table import WHOLE
 from polyfuse.codegen.cpu.patterns.calls import printed
 from polyfuse.codegen.cpu.patterns.gemv import row_product
 from polyfuse.codegen.cpu.patterns.microkernel import one_loop_of_steps
+from polyfuse.codegen.cpu.patterns.no_unroll import rows_not_written_out
 from polyfuse.codegen.cpu.patterns.nontemporal_stores import streams_inside
 from polyfuse.codegen.cpu.patterns.outer_loop_vectorize import rows_abreast
 from polyfuse.codegen.cpu.patterns.scalar_promotion import Gathered, gathered
@@ -213,7 +214,7 @@ def _two_rows(p: LoopPrinter, loop: For) -> Lines | None:
 
 
 def _loop(p: LoopPrinter, loop: For) -> Lines:
-    return p.loop_in_pieces(loop)
+    return p.loop_in_pieces(rows_not_written_out(loop))
 
 
 def _lies_apart(loop: For) -> bool:

@@ -14,7 +14,7 @@ Kernels whose cores share out several, one after the other, are one parallel reg
                                             @Part
                              ->             def k_part_2(a, y, first, stop):
                                                 for j in range(first, stop): B
-                                            @Part
+                                            @Relay
                                             def k_cores(x, a, y, team, member, members):
                                                 phase = 0
                                                 share = first_share(team, phase, member)
@@ -23,6 +23,7 @@ Kernels whose cores share out several, one after the other, are one parallel reg
                                                     share = next_share(team, phase, share)
                                                 phase += 1
                                                 …
+                                            @Relay
                                             def k(x, a, y):
                                                 members = get_num_threads()
                                                 team = team_of(members)
@@ -30,7 +31,8 @@ Kernels whose cores share out several, one after the other, are one parallel reg
 
 The same inside loops in order, which every core runs. What no loop over cores is around is the first share's. Equal
 parts are one: layers of one shape are compiled once. Where several are equal up to names, the loop over shares is a
-function too, and is printed once: `run(k_phase, (x, a, team, phase, member, members))`.
+function too, and is printed once: `run(k_phase, (x, a, team, phase, member, members))`. What only passes arrays on is a
+relay (`parallel_parts.py`): it gets their addresses.
 """
 
 from __future__ import annotations
@@ -62,6 +64,9 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tree import ON_CORES
 
 CORES = "cores"
+
+PART, RELAY = "Part", "Relay"
+"""The marks of a kernel's functions: those that read arrays, and those that only pass them on."""
 
 REPEATED = 4
 """Equal parts from which on the loop over their shares is a function: numba takes longer for one than for fewer."""
@@ -139,7 +144,8 @@ class InRegions(Emitter):
     def source(self) -> str:
         """The kernel, behind the functions of its parts."""
         main = super().source()
-        return "\n\n".join((*(text for _, text in self.functions.values()), main))
+        mark = f"@{RELAY}\n" if self.region is not None else ""
+        return "\n\n".join((*(text for _, text in self.functions.values()), f"{mark}{main}"))
 
     def lines(self, node: Node) -> list[str]:
         """The source lines of a node: of a region's parts, calls."""
@@ -218,7 +224,8 @@ class InRegions(Emitter):
         if form.text not in self.repeated:
             lines = self._shares(node, names)
             passed = self._read(lines)
-            self.repeated[form.text] = self._function("phase", lines, (*passed, *own)), passed, form
+            name = self._function("phase", lines, (*passed, *own), self._mark(lines))
+            self.repeated[form.text] = name, passed, form
         name, passed, first = self.repeated[form.text]
         theirs = dict(zip(first.names, form.names, strict=True))
         return [f"run({name}, {_tuple((*(theirs.get(each, each) for each in passed), *own))})", counted]
@@ -250,8 +257,13 @@ class InRegions(Emitter):
     def _called(self, what: str, body: list[str], members: str, also: tuple[str, ...]) -> str:
         """The call of a function for every core."""
         passed = (*self._read(body), *also)
-        name = self._function(what, body, (*passed, self.member, self.members))
+        mark = PART if self.region is None else self._mark(body)
+        name = self._function(what, body, (*passed, self.member, self.members), mark)
         return f"on_cores({name}, {members}, {_tuple(passed)})"
+
+    def _mark(self, body: list[str]) -> str:
+        """What a function with these lines is: a relay if they only pass the kernel's arrays on."""
+        return RELAY if read_here("\n".join(body)).isdisjoint(self.kernel.arrays) else PART
 
     def _read(self, body: list[str]) -> list[str]:
         """The kernel's names that lines read."""
@@ -263,7 +275,7 @@ class InRegions(Emitter):
         return self._function("row", list(lines), tuple(parameters), "VectorRow")
 
     def _function(
-        self, what: str, body: list[str], parameters: tuple[str, ...], decorator: str = "Part"
+        self, what: str, body: list[str], parameters: tuple[str, ...], decorator: str = PART
     ) -> str:
         """The name of a function with these lines, which is made if there is none like it."""
         taken = {
@@ -320,6 +332,24 @@ def free_names(lines: str) -> list[str]:
     stored = {name.id for name in names if isinstance(name.ctx, ast.Store)}
     names.sort(key=lambda name: (name.lineno, name.col_offset))
     return list(dict.fromkeys(name.id for name in names if name.id not in stored))
+
+
+def read_here(lines: str) -> set[str]:
+    r"""The names that lines read, but for those that they only pass to a part.
+
+    >>> sorted(read_here("if x[0] < n:\n    run(part, (x, y, n))"))
+    ['n', 'part', 'run', 'x']
+    """
+    nodes = list(ast.walk(ast.parse(lines)))
+    passed = {id(name) for node in nodes for name in _passed(node)}
+    return {node.id for node in nodes if isinstance(node, ast.Name) and id(node) not in passed}
+
+
+def _passed(node: ast.AST) -> Iterator[ast.Name]:
+    """The names in the tuple that a call runs a part with."""
+    match node:
+        case ast.Call(ast.Name("run"), [_, ast.Tuple(values)]):
+            yield from (value for value in values if isinstance(value, ast.Name))
 
 
 def _within(value: str, first: int, end: int | None) -> str:

@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.np.arrayobj import make_array, populate_array
+from numba.np.arrayobj import make_array
 from numba.np.numpy_support import from_dtype
 
 from polyfuse.codegen.cpu.intrinsics.half_conversions import BITS_OF
+from polyfuse.codegen.cpu.intrinsics.parallel_parts import Reference
 from polyfuse.codegen.cpu.intrinsics.vector_width import in_whole_registers
 from polyfuse.codegen.looptree.half_types import held_as
 from polyfuse.ir.number_types import ITEMSIZE, NUMBER_TYPES, is_real
@@ -130,6 +131,7 @@ class _Entry:
         self.given, self.out = (self.objects.element(arguments, position) for position in range(2))
         self.numbers = self.objects.longs(self._held(Held.NUMBERS), "data")
         self.places: dict[str, _Place] = {}
+        self.records: dict[tuple[str, Any], Any] = {}
         self.refused = function.append_basic_block("refused")
         self.raised = function.append_basic_block("raised")
         with self.builder.goto_block(self.refused):
@@ -325,7 +327,7 @@ class _Entry:
         shape = tuple(self._extent(size) for size in tensor.shape)
         nbytes = LONG(tensor.itemsize)
         for extent in shape:
-            nbytes = self.builder.mul(nbytes, extent)
+            nbytes = self._times(nbytes, extent)
         return _Place(data, shape, nbytes)
 
     def _extent(self, size: int | str) -> Any:
@@ -415,23 +417,41 @@ class _Entry:
         kernel = module.globals.get(call.kernel.symbol) or ir.Function(
             module, convention.get_function_type(types.void, kinds), call.kernel.symbol
         )
-        values = [self._array(name, kind) for name, kind in zip(call.tensors, kinds, strict=False)]
+        values = [self._argument(name, kind) for name, kind in zip(call.tensors, kinds, strict=False)]
         values += [self._number(position) for position in range(len(self.interface.sizes))]
         status, _ = convention.call_function(self.builder, kernel, types.void, kinds, values)
         return status.is_error
 
-    def _array(self, name: str, kind: Any) -> Any:
-        """A tensor as the array that numba's code takes; a scalar as one element."""
+    def _argument(self, name: str, kind: Any) -> Any:
+        """A tensor as numba's code takes it: an array, or the address of one, which all launches share."""
+        if not isinstance(kind, Reference):
+            return self._array(name, kind, None)._getvalue()
+        if (name, kind) not in self.records:
+            record = cgutils.alloca_once(self.builder, self.context.get_value_type(kind.of))
+            self._array(name, kind.of, record)
+            self.records[name, kind] = record
+        return self.records[name, kind]
+
+    def _array(self, name: str, kind: Any, record: Any) -> Any:
+        """A tensor as an array, in the record at an address if there is one; a scalar has one element."""
         place, element = self.places[name], self.context.get_data_type(kind.dtype)
         shape = place.shape or (LONG(1),)
         itemsize = LONG(self.context.get_abi_sizeof(element))
         strides = [itemsize]
         for extent in reversed(shape[1:]):
-            strides.insert(0, self.builder.mul(strides[0], extent))
-        array = make_array(kind)(self.context, self.builder)
-        data = self.builder.bitcast(place.data, element.as_pointer())
-        populate_array(array, data, list(shape), strides, itemsize, None)
-        return array._getvalue()
+            strides.insert(0, self._times(strides[0], extent))
+        array = make_array(kind)(self.context, self.builder, ref=record)
+        array.meminfo = array.parent = POINTER(None)
+        array.data = self.builder.bitcast(place.data, element.as_pointer())
+        array.nitems, array.itemsize = reduce(self._times, shape), itemsize
+        array.shape, array.strides = self._numbers(shape), self._numbers(strides)
+        return array
+
+    def _numbers(self, values: Sequence[Any]) -> Any:
+        """Numbers as one LLVM array, a constant if all are."""
+        if all(isinstance(value, ir.Constant) for value in values):
+            return ir.Constant(ir.ArrayType(LONG, len(values)), list(values))
+        return cgutils.pack_array(self.builder, values, LONG)
 
     def answer(self, results: list[Any], arena: Any, failed: Any) -> None:
         """Give the arena back and return the results: one by itself, several as a tuple, none as None."""
@@ -457,6 +477,11 @@ class _Entry:
 
     def _same(self, one: Any, other: Any) -> Any:
         return self.builder.icmp_unsigned("==", one, other)
+
+    def _times(self, one: Any, other: Any) -> Any:
+        """A product, which is known where both factors are: LLVM is not asked for those of constant shapes."""
+        known = isinstance(one, ir.Constant) and isinstance(other, ir.Constant)
+        return LONG(one.constant * other.constant) if known else self.builder.mul(one, other)
 
     def _need(self, condition: Any) -> None:
         following = self.function.append_basic_block("checked")

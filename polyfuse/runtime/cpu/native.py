@@ -27,7 +27,7 @@ from numba.core.runtime import rtsys
 from numba.core.typing import templates
 
 from polyfuse.codegen.cpu.intrinsic_table import header
-from polyfuse.codegen.cpu.intrinsics.parallel_parts import Part, lowered
+from polyfuse.codegen.cpu.intrinsics.parallel_parts import Part, Relay, lowered, referred
 from polyfuse.codegen.cpu.parallel_calls import start_threads
 from polyfuse.codegen.operator_types import registry_for
 from polyfuse.codegen.program import Code, Program
@@ -153,10 +153,13 @@ def _lowered(code: Code, library: Any) -> tuple[Lowered, list[str]]:
     file = str(source_file(code.name, text))
     exec(compile(text, file, "exec", dont_inherit=True), space)
     arguments, _ = sigutils.normalize_signature(str(code.signature))
+    function = space[code.name]
+    if isinstance(function, Relay):
+        function, arguments = function.function, referred(arguments)
     # vector rows are read from it, also where no file is kept
     linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
     try:
-        kernel = lowered(space[code.name], arguments, library).llvm_func_name
+        kernel = lowered(function, arguments, library).llvm_func_name
     finally:
         del linecache.cache[file]
     parts = (one for one in space.values() if isinstance(one, Part))

@@ -1,4 +1,4 @@
-"""Keep LLVM from unrolling sums over rows completely, which is slower, by hiding their loops' bounds.
+"""Keep LLVM from unrolling sums over rows and loops over rows completely, by hiding their loops' bounds.
 
     for j in range(0, 64): s += x[i, j]            ->  for j in range(0, opaque(64)): s += x[i, j]
     for j in range(0, 1024): s += x[i, j]              for j in range(0, 64 * opaque(16)): s += x[i, j]
@@ -7,6 +7,11 @@
 A short loop is written out before loops are put on vector lanes: what it sums up is one chain of additions then. A long
 one is written out in vectors, and LLVM takes the row to be in registers for the loops behind it: it stores what they do
 not hold, and reads memory in an order that the processor does not foresee.
+
+    for i in range(0, 11): for j in range(0, 256): …   ->  for i in range(0, opaque(11)): for j in range(0, 256): …
+
+A few rows of which each runs on vector lanes are written out row by row. Nothing is gained by that but code: layer norm
+behind a product, 64 rows in tiles of 6, took 23,000 instructions and 5 of a compile's 19 seconds, and 2,800 so.
 """
 
 from __future__ import annotations
@@ -14,12 +19,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 
 import sympy
 
 from polyfuse.codegen.cpu.intrinsics.reassociated import OPAQUE
 from polyfuse.codegen.looptree.index import mentions
-from polyfuse.codegen.looptree.nodes import For, Node, Store, stores_in
+from polyfuse.codegen.looptree.nodes import Block, For, Node, Store, stores_in
+from polyfuse.codegen.looptree.product import most_of
 from polyfuse.ir.scalar import operations
 
 PASS = 64
@@ -45,6 +52,10 @@ numbers takes that, of 128 not; 1024 rows of 64 took 22 µs as chains of additio
 32 numbers 44 and 6.3, 1365 maxima of 48 23 and 6.5, layer norm of 1024 x 64 41 and 18, softmax 78 and 35, but layer
 norm of 2730 x 24 63 and 86 (one core of a Zen 4)."""
 
+ROWS, ROW = 16, 128
+"""Rows, and numbers in each, from which on a loop over rows stays one. Of fewer rows there is little code, and a
+shorter row may be written out too: then the loop around it is put on vector lanes."""
+
 CALL = 20
 """Instructions that a function is written out in, at least."""
 
@@ -61,6 +72,32 @@ def not_written_out(row: For, behind: Sequence[Node] = ()) -> For:
                 passes = ast.Call(ast.Name(OPAQUE), [ast.Constant(count // PASS)], [])
                 return replace(row, high=ast.BinOp(ast.Constant(PASS), ast.Mult(), passes))
     return row
+
+
+def rows_not_written_out(loop: For) -> For:
+    """A loop over rows of a tile that stays a loop, where LLVM would write each of them out."""
+    match loop:
+        case For(low=ast.Constant(value=int(low)), high=ast.Constant(value=int(high)), bind=None):
+            rows, instructions = _rows_in(loop.body)
+            if (high - low) * rows >= ROWS and (high - low) * instructions < WRITTEN_OUT:
+                return replace(loop, high=ast.Call(ast.Name(OPAQUE), [loop.high], []))
+    return loop
+
+
+def _rows_in(node: Node) -> tuple[int, float]:
+    """(the long rows on vector lanes in a node, its instructions); none where it is not loops and stores alone."""
+    match node:
+        case Block(parts):
+            inside = [_rows_in(part) for part in parts]
+            return sum(rows for rows, _ in inside), sum(instructions for _, instructions in inside)
+        case For(bind="vector", ahead=(), streams=()):
+            return int((most_of(node) or 0) >= ROW), _instructions(node)
+        case For(bind=None, body=body):
+            rows, instructions = _rows_in(body)
+            return rows * (most_of(node) or 0), 1 + instructions
+        case Store():
+            return 0, 1
+    return 0, inf
 
 
 def _in_vectors(count: int) -> bool:

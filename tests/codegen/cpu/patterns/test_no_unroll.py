@@ -7,6 +7,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import nn
+from polyfuse.codegen.generate import program
 
 SHORT = [(12, "12"), (16, "opaque(16)"), (20, "20"), (48, "opaque(48)"), (96, "opaque(96)"), (128, "128")]
 LONG = [(784, "opaque(784)"), (1024, "1024")]
@@ -46,3 +47,23 @@ def test_what_stores_a_row_itself_is_written_out_as_ever() -> None:
     """The exponentials of a softmax, beside their sum."""
     net = pf.compile(pf.lower(nn.Softmax(), batch=5, features=1024), target="cpu", machine="zen5")
     assert net.source.count("in range(0, 64 * opaque(16)):") == 1, "the maximum"
+
+
+def tiled_rows(columns: int, rows: int = 64) -> str:
+    """The source of rows in tiles of 6, the last of 4, each row on vector lanes."""
+    x, y = (
+        pf.Tensor(name, (rows, columns), "float32", role) for name, role in (("x", "input"), ("y", "output"))
+    )
+    step = pf.statement(f"{{ S[i, j] : 0 <= i < {rows} and 0 <= j < {columns} }}", "y[i, j] = 2 * x[i, j]")
+    s = pf.Schedule(pf.Nest.of([x, y], [step])).split("S", "i", 6).vectorize("S", "j")
+    (code,) = program(s.nest, s.tree, "cpu").codes
+    return code.source
+
+
+def test_a_few_tiles_of_long_rows_are_not_written_out_row_by_row() -> None:
+    assert "for i in range(0, opaque(11)):" in tiled_rows(256)
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(64, 64), (256, 12), (256, 640)])
+def test_short_rows_two_tiles_and_what_llvm_leaves_are_as_they_were(columns: int, rows: int) -> None:
+    assert "opaque" not in tiled_rows(columns, rows)
