@@ -14,6 +14,8 @@
     { S[i] -> T[i] } under Loop(i, S[i] -> [i], T[i] -> [i - 1]):  source 4 runs at 4, its sink at 3: broken.
 
 The check walks the tree with the pairs that are still equal; what an earlier proof covered is not proven again.
+
+    A; B; C   ->   for l in 0: { A; B }; C        proven: a loop in order of one value tells no instances apart
 """
 
 from __future__ import annotations
@@ -93,6 +95,9 @@ def _at_leaf(leaf: Leaf, pairs: tuple[Pairs, ...]) -> Iterator[Broken]:
 
 
 def _at_loop(loop: Loop, proven: Tree | None, pairs: tuple[Pairs, ...]) -> Iterator[Broken]:
+    if isinstance(proven, Sequence) and _has_one_value(loop):
+        yield from broken(loop.body, proven, pairs)
+        return
     same = isinstance(proven, Loop) and loop.bind == proven.bind and loop.dates == proven.dates
     if same and isinstance(proven, Loop) and loop.bind == "pipeline":  # what its inner loop is matters too
         same = _inner_dates(loop) == _inner_dates(proven) is not None
@@ -200,9 +205,23 @@ def _kept(before: dict[int, int], first: Tree, second: Tree) -> bool:
 
 
 def _counterpart(child: Tree, proven: Tree | None, before: dict[int, int]) -> Tree | None:
-    """The proven sequence's child that holds the same statements."""
+    """The proven child with the same statements; for a loop of one value around several, the sequence."""
     if not isinstance(proven, Sequence):
         return None
     if id(child) in before:
         return child
-    return next((other for other in proven.children if other.members == child.members), None)
+    around = proven if isinstance(child, Loop) and _has_one_value(child) else None
+    return next((other for other in proven.children if other.members == child.members), around)
+
+
+def _has_one_value(loop: Loop) -> bool:
+    """True if a loop in order gives all its instances one number as date."""
+    if loop.bind is not None:
+        return False
+    values = set[str]()
+    for _, date in loop.dates:
+        if date.n_piece() != 1 or not date.is_cst():
+            return False
+        ((_, value),) = date.get_pieces()
+        values.add(str(value.get_constant_val()))
+    return len(values) == 1

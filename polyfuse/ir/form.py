@@ -107,6 +107,12 @@ def _tree(tree: Tree, numbers: Mapping[str, int], steps: Mapping[str, int]) -> I
         yield from _tree(child, numbers, steps)
 
 
+def names_between(first: Form, other: Form) -> Mapping[str, str] | None:
+    """The names of a part for those of an equal one, where they differ; None if a loop would get another name."""
+    names = {old: new for old, new in zip(first.names, other.names, strict=True) if old != new}
+    return names if first.loops == other.loops and names.keys().isdisjoint(first.loops) else None
+
+
 # -- with other names --------------------------------------------------------------------------------------------------
 
 

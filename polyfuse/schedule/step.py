@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 
 from polyfuse.analysis.clusters import unfit_clusters
@@ -56,6 +56,11 @@ class Step:
     verb: str
     args: tuple[object, ...]
     options: tuple[tuple[str, object], ...]
+
+    def renamed(self, names: Mapping[str, str]) -> Step:
+        """The step with other names of statements and tensors as arguments."""
+        args = tuple(names.get(each, each) if isinstance(each, str) else each for each in self.args)
+        return replace(self, args=args)
 
     def __str__(self) -> str:
         parts = [*map(_written, self.args), *(f"{name}={_written(value)}" for name, value in self.options)]

@@ -99,6 +99,42 @@ def test_parts_in_every_order_after_a_proof(inside: bool, other: tuple[Tree, ...
     assert verdicts == {True, False}
 
 
+def joined(children: tuple[Tree, ...], dates: dict[str, str] | None = None, bind: str | None = None) -> Loop:
+    """Parts in a loop of one value, or of those that are given."""
+    values = tuple((name, date(name, (dates or {}).get(name, "0"))) for name in NAMES)
+    return Loop("l", values, sequence(children), bind=None if bind is None else Binding(bind))
+
+
+@pytest.mark.parametrize("other", [REVERSED, AGAIN], ids=["reversed", "again"])
+def test_parts_in_every_order_joined_after_a_proof(other: tuple[Tree, ...]) -> None:
+    parts, others = (tuple(map(alone, each)) for each in (PARTS, other))  # type: ignore[arg-type]
+    verdicts = set()
+    for children in orders(parts, others):
+        assert same_verdict(joined(children), sequence(parts))
+        verdicts.add(first_broken(joined(children), PAIRS, sequence(parts)) is None)
+    assert verdicts == {True, False}
+
+
+@pytest.mark.parametrize("later", NAMES)
+@pytest.mark.parametrize(
+    ("value", "bind"), [("1", None), ("-1", None), ("i", None), ("1", "cores"), ("0", "cores")]
+)
+def test_a_loop_around_parts_of_which_one_has_another_value(later: str, value: str, bind: str | None) -> None:
+    parts = tuple(map(alone, PARTS))
+    tree = joined(parts, {later: value}, bind)
+    assert same_verdict(tree, sequence(parts))
+    if (later, value, bind) == ("A", "1", None):
+        assert first_broken(tree, PAIRS, sequence(parts)) is not None
+
+
+def test_what_is_joined_as_it_was_is_not_proven_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = tuple(map(alone, PARTS))
+    monkeypatch.setattr(Pairs, "inside", lambda *_: pytest.fail("asked again"))
+    assert first_broken(joined(parts), PAIRS, sequence(parts)) is None
+    tree = sequence((parts[0], Loop("l", joined(parts).dates[1:], sequence(parts[1:]))))
+    assert first_broken(tree, PAIRS, sequence(parts)) is None
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("i", ["i + 1", "i - 1", "-i"])
 def test_one_statements_rows_moved_after_a_proof(name: str, i: str) -> None:

@@ -42,6 +42,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TypeGuard
 
 from polyfuse.codegen.looptree.alpha_equal import NodeForm, canonical, node_form
@@ -140,6 +141,11 @@ class InRegions(Emitter):
     @abstractmethod
     def apart(self, body: Callable[[], list[str]], node: Node | None = None) -> list[str]:
         """The lines of a function, all of a node or some around its parts."""
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of the kernel's arrays, sizes and variables."""
+        return frozenset((*self.parameters(), *variables(self.kernel.body)))
 
     def source(self) -> str:
         """The kernel, behind the functions of its parts."""
@@ -267,7 +273,7 @@ class InRegions(Emitter):
 
     def _read(self, body: list[str]) -> list[str]:
         """The kernel's names that lines read."""
-        known = {*self.parameters(), *variables(self.kernel.body)}
+        known = self.names
         return [name for name in free_names("\n".join(body)) if name in known]
 
     def vector_row(self, parameters: Sequence[str], lines: Sequence[str]) -> str:
@@ -278,11 +284,7 @@ class InRegions(Emitter):
         self, what: str, body: list[str], parameters: tuple[str, ...], decorator: str = PART
     ) -> str:
         """The name of a function with these lines, which is made if there is none like it."""
-        taken = {
-            *self.parameters(),
-            *variables(self.kernel.body),
-            *(name for name, _ in self.functions.values()),
-        }
+        taken = self.names.union(name for name, _ in self.functions.values())
         name = fresh(f"{self.kernel.name}_{what}", taken)
         text = (
             "\n".join([f"@{decorator}", f"def {name}({', '.join(parameters)}):", *self._indented(body)])

@@ -7,12 +7,12 @@ batch      the statements of the agenda that are compatible with one of them; th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 import islpy as isl
 
 from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.nest_text import body_text
-from polyfuse.ir.scalar import encode
 from polyfuse.ir.tree import parts, statements
 from polyfuse.sets import IN, OUT
 
@@ -32,6 +32,7 @@ def agenda(nest: Nest, wanted: Mapping[str, Group] | None = None) -> tuple[Group
             before[unit[pair.sink]].add(unit[pair.source])
     depth = _depths(before)
     alone = {names[0] for names in units if len(names) == 1}
+    fit = cache(lambda first, second: compatible(nest, nest.statement(first), nest.statement(second)))
     after = {name: [n for n in before if name in before[n]] for name in before}
     done: set[str] = set()
     found: list[tuple[str, ...]] = []
@@ -40,13 +41,12 @@ def agenda(nest: Nest, wanted: Mapping[str, Group] | None = None) -> tuple[Group
         next_ = [n for n in ready if before[n] or not after[n] or _is_next(n, before, after, done)] or ready
         groups: list[list[str]] = []
         for name in next_:
-            s = nest.statement(name)
             fits = (
                 g
                 for g in groups
                 if {name, g[0]} <= alone
                 and (wanted is None or name in wanted.get(g[0], ()))
-                and compatible(nest, nest.statement(g[0]), s)
+                and fit(g[0], name)
             )
             group = next(fits, None)
             if group is None:
@@ -76,12 +76,17 @@ def _depths(before: Mapping[str, set[str]]) -> dict[str, int]:
 
 def compatible(nest: Nest, first: Statement, second: Statement) -> bool:
     """True if two statements compute the same value of tensors of the same kind, instance by instance."""
-    return difference(nest, first, second) is None
+    return _computes_the_same(first, second) and difference(nest, first, second) is None
+
+
+def _computes_the_same(first: Statement, second: Statement) -> bool:
+    """True if two statements have the same operator and body; what they access may differ."""
+    return first.texts[0] == second.texts[0]
 
 
 def difference(nest: Nest, first: Statement, second: Statement) -> str | None:
     """Return the difference that prevents two statements from being batched; None if there is none."""
-    if first.op != second.op or encode(first.body) != encode(second.body):
+    if not _computes_the_same(first, second):
         both = "; ".join(f"{s.write} {s.op} {body_text(s)}" for s in (first, second))
         return f"{first.name} and {second.name} compute different values: {both}"
     if not first.domain.reset_tuple_id().is_equal(second.domain.reset_tuple_id()):

@@ -1,21 +1,26 @@
 """Remember how the search for groups has fused two kernels: searches for one nest try the same pairs again.
 
-    mac, relu at i  ->  for i: { mac; relu }, in mac's place
+    mac0, relu0 at i  ->  for i: { mac0; relu0 }, in mac0's place
+    mac1, relu1 at i  ->  the same with other names
 
 A nest is searched once for each doubtful group, and again for a machine whose kernels share one region. What `fuse`
 makes of two kernels depends on these two alone (by identity: a tree is a value), and on what runs between them where
-that has to stay before the second, or behind the first.
+that has to stay before the second, or behind the first. Where nothing has to, it depends on their form alone: the
+layers of a network are fused once.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from collections.abc import Sequence as Many
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from polyfuse.ir import Nest, Violation
+from polyfuse.ir.form import Form, dependences_of, form_of, names_between, renamed_tree
 from polyfuse.ir.tree import Sequence, Tree, parts, sequence
 from polyfuse.schedule import Schedule
+from polyfuse.schedule.repeated import Renaming
 from polyfuse.schedule.step import Step
 from polyfuse.strategy.cost.roofline import Models
 
@@ -39,11 +44,29 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Pair:
+    """Two kernels up to names: their form, one after the other, the dependences among them, and what is to be fused."""
+
+    form: Form
+    pairs: tuple[str, ...]
+    asked: tuple[int, int, str]
+
+    @staticmethod
+    def of(nest: Nest, one: Tree, other: Tree, first: str, second: str, at: str) -> Pair:
+        """Return the pair of kernels of which the one with `first` is to share loops down to `at` with `second`'s."""
+        both = sequence((one, other))
+        form = form_of(nest, both)
+        asked = form.names.index(first), form.names.index(second), at
+        return Pair(form, dependences_of(nest, both, form), asked)
+
+
+@dataclass(frozen=True)
 class Alignments:
     """What was made of pairs of kernels of one nest."""
 
     nest: Nest
     found: dict[Key, Found] = field(default_factory=dict)
+    alike: dict[Pair, tuple[Form, Found]] = field(default_factory=dict)
 
     def fused(self, schedule: Schedule, first: str, second: str, at: str, make: Callable[[], Fused]) -> Fused:
         """The schedule with two kernels fused as they were before, or else as `make` does it."""
@@ -56,13 +79,35 @@ class Alignments:
         kernels = (one, *between, other) if self._held(between, one, other) else (one, other)
         key = (*map(id, kernels), first, second, at)
         if key not in self.found:
-            made = make()
-            self.found[key] = _found(schedule, made, places, kernels)
-            return made
+            pair = Pair.of(self.nest, one, other, first, second, at) if len(kernels) == 2 else None
+            equal = self._of_equal(pair, kernels) if pair is not None else None
+            if equal is None:
+                made = make()
+                self.found[key] = _found(schedule, made, places, kernels)
+                if pair is not None:
+                    self.alike.setdefault(pair, (pair.form, self.found[key]))
+                return made
+            self.found[key] = equal
         known = self.found[key]
         if known.result is None or isinstance(known.result, Violation):
             return known.result
         return schedule.followed_by(known.steps, schedule.nest, _placed(run, places, known))
+
+    def _of_equal(self, pair: Pair, kernels: tuple[Tree, ...]) -> Found | None:
+        """What was made of a pair that is equal up to names, with this one's; None if that is not known."""
+        if pair not in self.alike:
+            return None
+        first, known = self.alike[pair]
+        names = names_between(first, pair.form)
+        if names is None:
+            return None
+        if isinstance(known.result, Violation):
+            own = {old: new for old, new in names.items() if old in self.nest.domains}
+            return _refused_so(known.result, Renaming(own), kernels)
+        if known.result is None:
+            return Found(kernels, None)
+        result = renamed_tree(known.result, lambda name: names.get(name, name))
+        return Found(kernels, result, known.early, tuple(step.renamed(names) for step in known.steps))
 
     def _held(self, between: Many[Tree], one: Tree, other: Tree) -> bool:
         """True if the second kernel may not run before what is between the two, or the first one not behind it.
@@ -90,6 +135,17 @@ class Searches:
             found = Alignments(nest)
             self.made.append(found)
         return found
+
+
+def _refused_so(violation: Violation, renaming: Renaming, kernels: tuple[Tree, ...]) -> Found | None:
+    """The violation in the words of an equal pair; None if a name is no more than a word."""
+    if not all(re.search(r"\d", old) and renaming(old) == new for old, new in renaming.names.items()):
+        return None
+    source, sink = (
+        replace(each, statement=renaming(each.statement)) for each in (violation.source, violation.sink)
+    )
+    verb, why, remedy = map(renaming, (violation.verb, violation.why, violation.remedy))
+    return Found(kernels, replace(violation, verb=verb, source=source, sink=sink, why=why, remedy=remedy))
 
 
 def _found(schedule: Schedule, made: Fused, places: list[int], kernels: tuple[Tree, ...]) -> Found:

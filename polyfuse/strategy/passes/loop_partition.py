@@ -10,16 +10,19 @@ Zen 5 core: gemm of 1000 x 1111 x 1200 in rows of 8 in 240 instead of 1200 ms, s
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from polyfuse.analysis.full_tiles import is_point_loop
 from polyfuse.errors import InvalidSchedule
 from polyfuse.errors.budget import within
-from polyfuse.ir.tree import Loop
+from polyfuse.ir.form import Form, form_of, names_between, renamed_tree
+from polyfuse.ir.tree import Loop, Tree, parts, sequence
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
+from polyfuse.schedule.step import Step
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import dims_of
+from polyfuse.strategy.fusion.group_search import part_with
 from polyfuse.strategy.plan import Plan
 from polyfuse.strategy.remarks import Reason, Refused, applied, refused
 
@@ -36,22 +39,67 @@ def with_full_tiles(plan: Plan, choose: Choose = cheapest) -> Plan:
     """A CPU's plan with full tiles apart in its kernels, each statement's at most once; the remarks say which."""
     if plan.machine.kind != "cpu":
         return plan
-    schedule, groups = plan.schedule, []
+    schedule, groups, kernels = plan.schedule, [], _Kernels()
     for group in plan.groups:
         remarks = []
         for name in group.statements:
-            top = _short_loops(schedule, name) if choose.asks(PASS, (name,)) else None
-            if top is None:
-                continue
-            done = _separated(schedule, name, top)
+            done = kernels.separated(schedule, name) if choose.asks(PASS, (name,)) else None
             if isinstance(done, Refused):
                 remarks.append(refused(PASS, (name,), done.reason, done.text))
             elif done is not None:
-                schedule = done
-                line = f"full tiles apart from {top.name} inwards: {name}'s loops are constant there"
+                schedule, loop = done
+                line = f"full tiles apart from {loop} inwards: {name}'s loops are constant there"
                 remarks.append(applied(PASS, (name,), line))
         groups.append(replace(group, remarks=(*group.remarks, *remarks)))
     return replace(plan, schedule=schedule, groups=tuple(groups))
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """A kernel with one statement's full tiles apart from a loop inwards, and the steps that made it."""
+
+    form: Form
+    kernel: Tree
+    steps: tuple[Step, ...]
+    loop: str
+
+
+@dataclass(frozen=True)
+class _Kernels:
+    """What came of kernels by their forms and statements: equal ones, such as those of layers, are asked once.
+
+    Forms are kept by the kernels' identity, and so are the kernels.
+    """
+
+    forms: dict[int, tuple[Tree, Form]] = field(default_factory=dict)
+    known: dict[tuple[Form, int], _Apart | None] = field(default_factory=dict)
+
+    def separated(self, schedule: Schedule, name: str) -> tuple[Schedule, str] | Refused | None:
+        """The schedule with full tiles apart, and the loop; None if no tile is full; why not where isl is stopped."""
+        part = part_with(schedule, name)
+        if id(part) not in self.forms:
+            self.forms[id(part)] = part, form_of(schedule.nest, part)
+        form = self.forms[id(part)][1]
+        place = form, form.names.index(name)
+        first = self.known.get(place)
+        if first is None and place in self.known:
+            return None
+        names = names_between(first.form, form) if first is not None else None
+        if first is not None and names is not None:
+            kernel = renamed_tree(first.kernel, lambda each: names.get(each, each))
+            run = (kernel if each is part else each for each in parts(schedule.tree))
+            steps = tuple(step.renamed(names) for step in first.steps)
+            return schedule.followed_by(steps, schedule.nest, sequence(tuple(run))), first.loop
+        top = _short_loops(schedule, name)
+        done = None if top is None else _separated(schedule, name, top)
+        if isinstance(done, Refused):
+            return done
+        if top is None or done is None:
+            self.known[place] = None
+            return None
+        steps = done.steps[len(schedule.steps) :]
+        self.known[place] = _Apart(form, part_with(done, name), steps, top.name)
+        return done, top.name
 
 
 def _short_loops(schedule: Schedule, name: str) -> Loop | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,14 +15,15 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tree import parts
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.roofline import Models
+from polyfuse.strategy.fusion import group_search
 from polyfuse.strategy.fusion.alignments import Alignments, Searches
 from polyfuse.strategy.fusion.group_search import aligned, search
 
 
-def network() -> Nest:
-    """Two layers and a softmax, with sums, first values and pointwise statements."""
+def network(layers: int = 2) -> Nest:
+    """Layers and a softmax, with sums, first values and pointwise statements."""
     x = nn.input("x", (8, 16))
-    for k in range(2):
+    for k in range(layers):
         x = nn.relu(nn.linear(x, np.full((16, 16), k, np.float32), np.ones(16, np.float32)))
     return nn.lower(nn.softmax(x))
 
@@ -34,6 +38,28 @@ def test_a_second_search_fuses_nothing_again(monkeypatch: pytest.MonkeyPatch) ->
     assert alone[1] == first[1] == again[1]
     assert alone[0].trace() == first[0].trace() == again[0].trace()
     assert str(alone[0]) == str(first[0]) == str(again[0])
+
+
+def test_equal_layers_are_fused_once_and_as_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    fused: Counter[int] = Counter()
+    made = group_search.aligned
+
+    def counted(*asked: Any) -> Any:
+        fused[layers] += 1
+        return made(*asked)
+
+    for layers in (4, 8):
+        nest = network(layers)
+        model = Models().of(nest, pf.Machine.preset("zen5"))
+        alone = search(Schedule(nest), model, fuse=True)
+        with monkeypatch.context() as patched:
+            patched.setattr(group_search, "aligned", counted)
+            together = search(Schedule(nest), model, fuse=True, alignments=Alignments(nest))
+        assert together[1] == alone[1], "the decisions, with two instances for each that is refused"
+        assert together[0].trace() == alone[0].trace()
+        assert str(together[0]) == str(alone[0])
+        assert first_broken(together[0].tree, nest.dependences().pairs) is None
+    assert fused[8] - fused[4] <= 4, "a kernel of all layers before, with the next one"
 
 
 def test_where_two_kernels_are_fused_depends_on_what_runs_between_them() -> None:

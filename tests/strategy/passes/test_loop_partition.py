@@ -6,7 +6,8 @@ import pytest
 
 import polyfuse as pf
 from papers.polybench import KERNELS
-from polyfuse.ir.tree import loops
+from polyfuse import nn
+from polyfuse.ir.tree import Loop, loops
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
 from polyfuse.strategy import Plan, plan_for
@@ -55,6 +56,24 @@ def test_no_copies_for_a_gpu() -> None:
 
 def test_the_trace_makes_the_same_schedule() -> None:
     plan = plan_of("symm")
+    space = {"pf": pf, "nest": plan.schedule.source}
+    exec(plan.schedule.trace(), space)
+    assert str(space["s"]) == str(plan.schedule)
+
+
+def test_equal_kernels_are_asked_once_and_each_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[str]()
+    real = full_tiles._separated
+
+    def separated(schedule: pf.Schedule, name: str, top: Loop) -> object:
+        asked.append(name)
+        return real(schedule, name, top)
+
+    monkeypatch.setattr(full_tiles, "_separated", separated)
+    net = nn.Sequential(*(layer for k in range(3) for layer in (nn.Linear(100, 100, seed=k), nn.ReLU())))
+    plan = plan_for(pf.lower(net, batch=50), Machine.preset("zen5"))
+    assert sum("full tiles apart" in note for note in plan.notes) == 3
+    assert len(asked) == 1
     space = {"pf": pf, "nest": plan.schedule.source}
     exec(plan.schedule.trace(), space)
     assert str(space["s"]) == str(plan.schedule)
