@@ -23,6 +23,7 @@ from polyfuse.codegen.lowering import grid_phases
 from polyfuse.ir import Nest, Tensor
 from polyfuse.ir import dependences as dependences_module
 from polyfuse.rewrite import Composed, compose_views
+from polyfuse.rewrite.batching import agenda as agendas
 from polyfuse.rewrite.views import compose as view_steps
 from polyfuse.rewrite.views import flow as view_flow
 from polyfuse.runtime.cpu.entry import _Entry, add_entry
@@ -207,6 +208,14 @@ def test_a_folded_scale_leaves_other_dependences(monkeypatch: pytest.MonkeyPatch
         return ordered["lex_lt_map"]
 
     assert grows(ask) < NEARLY * MANY / FEW
+
+
+def test_statements_are_compared_once_and_without_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    said, compared = (counted(monkeypatch, agendas, name) for name in ("body_text", "compatible"))
+    nest = normalised(MANY)
+    agendas.agenda(nest)
+    assert not said
+    assert compared["compatible"] <= len(nest.statements) ** 2 / 2
 
 
 def test_sizes_of_tensors_are_no_question_to_isl(monkeypatch: pytest.MonkeyPatch) -> None:
