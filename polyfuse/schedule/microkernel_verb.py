@@ -144,14 +144,19 @@ def check_kept(verb: str, nest: Nest, tree: Tree, nest_before: Nest, tree_before
 
 
 def _loops_of(nest: Nest, tree: Tree, statement: str) -> tuple[object, ...] | None:
-    """Return a product's microkernel: its accesses, its loops and their contents; None if it has none yet."""
+    """Return a product's microkernel: its accesses, its loops and their contents; None if it has none yet.
+
+    Of the loops around, one of which a product has a single step is nothing to it: kernels are joined by such a loop.
+    """
     around = loops_around(tree, statement) if statement in tree.members else ()
     top = next((at for at, loop in enumerate(around) if loop.bind == "microkernel"), None)
     if top is None:
         return None
     inside = around[top:]
-    dates = (id(loop.date(statement)) for loop in around)
-    return id(nest.statement(statement)), inside[0].members, *(loop.bind for loop in inside), *dates
+    moving = (
+        loop.date(statement) for loop in around if loop.bind is not None or not loop.date(statement).is_cst()
+    )
+    return id(nest.statement(statement)), inside[0].members, *(loop.bind for loop in inside), *map(id, moving)
 
 
 def check_math(what: str, math: str, formats: tuple[str, ...] = MATHS) -> None:
