@@ -11,7 +11,13 @@ author = "the polyfuse authors"
 copyright = f"2026, {author}"
 release = version = metadata.version("polyfuse")
 
-extensions = ["myst_nb", "sphinx_design", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
+extensions = [
+    "myst_nb",
+    "sphinx_design",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+]
 exclude_patterns = ["_build"]
 nb_execution_mode = "off"  # notebooks are kept with their outputs: `make notebooks`
 templates_path = ["_templates"]

@@ -25,23 +25,12 @@ from polyfuse.frontend.onnx.folding import folded
 from polyfuse.frontend.onnx.loops import written_out
 from polyfuse.frontend.onnx.operators import ONNX, Node, Unknown
 from polyfuse.frontend.onnx.operators.registry import is_symbolic
+from polyfuse.frontend.onnx.scope import Scope
 from polyfuse.frontend.onnx.symbolic import computed
 from polyfuse.nn import constant
 from polyfuse.nn.graph import FLOATS, Constant, Input, Value
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass
-class Scope:
-    """The operands of one graph by their names, those of the graphs around it, and the nodes that made them."""
-
-    operands: ChainMap[str, Any]
-    makers: ChainMap[str, onnx.NodeProto] = field(default_factory=ChainMap)
-
-    def inner(self) -> Scope:
-        """A scope inside of this one, for a branch: it sees all names, and adds its own."""
-        return Scope(self.operands.new_child(), self.makers.new_child())
 
 
 @dataclass

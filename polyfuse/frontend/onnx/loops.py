@@ -8,8 +8,8 @@ A body may contain any operator, so that it is no loop of a nest in general. A l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
@@ -17,17 +17,35 @@ import onnx
 from polyfuse import nn
 from polyfuse.frontend.importers import Failed, Unsupported
 from polyfuse.frontend.onnx.files import NODES
+from polyfuse.frontend.onnx.operators import Node
 from polyfuse.frontend.onnx.operators.registry import axes_within, value_of
-
-if TYPE_CHECKING:
-    from polyfuse.frontend.onnx.graph import Scope, Walk
+from polyfuse.frontend.onnx.scope import Scope
 
 STEPS = 64
 """The most steps that are written out."""
 
 
+class Import(Protocol):
+    """What a body's steps need of the import that they are part of."""
+
+    count: int
+    """Nodes so far."""
+
+    def nodes(self, nodes: Iterable[onnx.NodeProto], scope: Scope, place: str = "") -> None:
+        """Make the values of nodes, in their order."""
+
+    def define(self, scope: Scope, name: str, operand: Any) -> None:
+        """Give an operand its name."""
+
+    def initialisers(self, graph: onnx.GraphProto, scope: Scope, taken: set[str]) -> None:
+        """Define a graph's initialisers."""
+
+    def told(self, node: onnx.NodeProto) -> Node:
+        """What an importer is told of its node."""
+
+
 def written_out(
-    walk: Walk, node: onnx.NodeProto, operands: Sequence[Any], scope: Scope, label: str
+    walk: Import, node: onnx.NodeProto, operands: Sequence[Any], scope: Scope, label: str
 ) -> Sequence[Any]:
     """Return the results of a Scan or a Loop.
 
@@ -50,7 +68,7 @@ def written_out(
 
 
 class _Steps:
-    def __init__(self, walk: Walk, node: onnx.NodeProto, scope: Scope, label: str) -> None:
+    def __init__(self, walk: Import, node: onnx.NodeProto, scope: Scope, label: str) -> None:
         self.walk, self.node, self.label = walk, node, label
         self.attributes = {a.name: a for a in node.attribute}
         if "body" not in self.attributes:

@@ -13,8 +13,9 @@ import onnx
 from polyfuse.errors import BadArgument
 from polyfuse.frontend.importers import Failed, Refusal, free_name
 from polyfuse.frontend.onnx.files import Model, read
-from polyfuse.frontend.onnx.graph import Scope, Walk, check_order, type_name
+from polyfuse.frontend.onnx.graph import Walk, check_order, type_name
 from polyfuse.frontend.onnx.operators.registry import TYPES, is_symbolic, value_of
+from polyfuse.frontend.onnx.scope import Scope
 from polyfuse.ir import Nest
 from polyfuse.ir.whole import all_whole, is_whole
 from polyfuse.nn import input
