@@ -252,5 +252,7 @@ def _touched(before: Nest, after: Nest, inside: frozenset[str]) -> frozenset[str
 
 
 def _moved(old: Statement, new: Statement) -> tuple[str, ...]:
-    pairs = zip(old.accesses, new.accesses, strict=True)
-    return tuple(access.tensor for pair in pairs if pair[0] is not pair[1] for access in pair)
+    """The tensors of accesses that only one of them has: a value of several reads is one read once it is packed."""
+    before, after = ({id(access) for access in s.accesses} for s in (old, new))
+    both = before & after
+    return tuple(access.tensor for s in (old, new) for access in s.accesses if id(access) not in both)

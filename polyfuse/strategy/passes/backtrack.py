@@ -46,11 +46,15 @@ ROUNDS = 3
 
 @dataclass(frozen=True)
 class Doubt:
-    """Statements that the search put together for `expected` seconds and whose cheapest shape takes `shaped`."""
+    """Statements that the search put together for `expected` seconds and whose cheapest shape takes `shaped`.
+
+    `more` are groups that are taken apart with them.
+    """
 
     names: tuple[str, ...]
     expected: float
     shaped: float
+    more: KeptApart = frozenset()
 
     @property
     def seconds(self) -> tuple[float, float]:
@@ -85,10 +89,11 @@ def doubts_of(
     """
     shaped = sum(group.cost.total for group in found if not _of_constants(nest, group))
     weighed = any(d.taken and d.cost_together and {d.producer, d.consumer} <= set(names) for d in decisions)
-    if weighed and (shaped > DOUBTFUL * expected or choose.forces(PASS, names)):
+    if weighed and choose.forces(PASS, names):
         return (Doubt(names, expected, shaped),)
     pair = _kept_from_blocks(nest, names, found) if weighed else ()
-    return (Doubt(pair, expected, shaped),) if pair else ()
+    doubted = pair or (names if weighed and shaped > DOUBTFUL * expected else ())
+    return (Doubt(doubted, expected, shaped, _alike_products(nest, pair)),) if doubted else ()
 
 
 def _kept_from_blocks(nest: Nest, names: tuple[str, ...], found: Sequence[Group]) -> tuple[str, ...]:
@@ -103,6 +108,15 @@ def _kept_from_blocks(nest: Nest, names: tuple[str, ...], found: Sequence[Group]
     behind = [name for name in names[place + 1 :] if nest.statement(name).is_reduction]
     before = [name for name in names[:place] if nest.statement(name).write.tensor in read]
     return (products[0], *(behind[:1] or before[-1:])) if behind or before else ()
+
+
+def _alike_products(nest: Nest, pair: tuple[str, ...]) -> KeptApart:
+    """A sum that keeps a product from its blocks, with each other product, if it is one number: it would keep all."""
+    sums = [name for name in pair[1:] if nest.statement(name).is_reduction]
+    if not any(nest.tensor(nest.statement(name).write.tensor).rank == 0 for name in sums):
+        return KeptApart()
+    products = (s.name for s in nest.statements if products_of(nest, s.name, triangles=True, groups=True))
+    return frozenset(frozenset({product, *sums}) for product in products)
 
 
 def _of_constants(nest: Nest, group: Group) -> bool:
@@ -126,8 +140,8 @@ def reconsidered(
         assert isinstance(machine, CpuMachine), "no GPU's kernels are doubted"
         doubt = max(open_, key=lambda d: d.shaped - d.expected)
         alike = _alike(plan.schedule.nest, doubt, open_) if choose.decides_alike else (doubt,)
-        groups = frozenset(frozenset(each.names) for each in alike)
-        tried |= groups
+        tried |= {frozenset(each.names) for each in alike}
+        groups = frozenset(group for each in alike for group in (frozenset(each.names), *each.more))
         other, others = without(refused | groups)
         together, apart = compared(plan, other, frozenset().union(*groups), machine)
         pays = choose.takes(PASS, doubt.names, apart < CLEARLY * together)
