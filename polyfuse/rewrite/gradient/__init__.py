@@ -3,7 +3,8 @@
 The values on the way, and the pass that makes each:
 
     Nest, wrt, outputs
-      -> Nest on copies of its inouts                      activity.on_copies
+      -> Nest on copies of its inouts                      copies.on_copies
+      -> … with loops distributed                          apart.in_own_loops
       -> … with reductions as assignments where a loop     shares.with_explicit
            uses the unfinished result
       -> the tensors that derivatives pass through         activity.active

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Nest, Statement, Tensor
-from polyfuse.ir.nest import own_loops
 from polyfuse.ir.number_types import is_real
 from polyfuse.ir.scalar import read
-from polyfuse.ir.tree import sequence
 from polyfuse.rewrite.gradient.adjoint_bodies import pull
-from polyfuse.rewrite.gradient.draft import Draft, element, onto
 from polyfuse.rewrite.gradient.lifetimes import Lifetimes
 from polyfuse.rewrite.gradient.shifts import still
 
@@ -54,46 +50,6 @@ def _chosen(
     if not names:
         raise BadArgument(f"{call}: {option} is empty: there is nothing to differentiate; {expected}")
     return names
-
-
-def on_copies(nest: Nest) -> tuple[Nest, dict[str, str]]:
-    """Run a nest on copies of its inouts: return the nest, and by which name each output's last value goes.
-
-    inout A   ->   input A;  A_now[i] = A[i];  … A_now …          a gradient changes no array of its caller
-    """
-    draft = Draft(nest)
-    working: dict[str, str] = {}
-    copies: list[Statement] = []
-    for tensor in nest.with_role("inout"):
-        made = draft.tensor(f"{tensor.name}_now", tensor.shape, tensor.dtype, "output")
-        working[tensor.name] = made.name
-        domain = draft.elements(tensor)
-        copies.append(
-            draft.statement(
-                f"copy_{tensor.name}",
-                domain,
-                element(domain, made.name),
-                "=",
-                [element(domain, tensor.name)],
-                read(0),
-            )
-        )
-    if not working:
-        return nest, {t.name: t.name for t in nest.outputs}
-    moved = tuple(
-        replace(
-            s,
-            write=onto(s.write, working.get(s.write.tensor, s.write.tensor)),
-            reads=tuple(onto(a, working.get(a.tensor, a.tensor)) for a in s.reads),
-        )
-        for s in nest.statements
-    )
-    tensors = [replace(t, role="input") if t.name in working else t for t in nest.tensors]
-    order = sequence((*map(own_loops, copies), nest.order))
-    made_nest = replace(
-        nest, tensors=(*tensors, *draft.tensors.values()), statements=(*copies, *moved), order=order
-    )
-    return made_nest, {t.name: working.get(t.name, t.name) for t in nest.outputs}
 
 
 def derived_reads(s: Statement) -> tuple[int, ...]:

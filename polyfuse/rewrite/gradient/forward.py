@@ -27,10 +27,10 @@ from polyfuse.rewrite.gradient.activity import (
     chosen_inputs,
     chosen_outputs,
     derived_reads,
-    on_copies,
 )
 from polyfuse.rewrite.gradient.adjoint_bodies import pull
 from polyfuse.rewrite.gradient.assembly import assembled
+from polyfuse.rewrite.gradient.copies import on_copies
 from polyfuse.rewrite.gradient.draft import Draft, element, onto
 from polyfuse.rewrite.gradient.shares import Share, share_of, with_explicit
 from polyfuse.sets import IN

@@ -48,6 +48,25 @@ class Instances:
             moved = moved.set_dim_name(IN, d, name)
         return Access(access.tensor, moved)
 
+    def element(self, access: Access) -> Access:
+        """`access` for what an instance writes: an axis of one element is that of a dimension with one value, too.
+
+        x[0, e]  ->  x[i, e], where i is 0: sums and their first value then have the same loops.
+        """
+        moved = self.access(access)
+        places = [moved.subscripts().get_pw_aff(o) for o in range(moved.map.dim(OUT))]
+        for o, place in enumerate(places):
+            still = (
+                d for d in range(self.domain.dim(SET)) if self.domain.plain_get_val_if_fixed(SET, d).is_int()
+            )
+            if place.is_cst():
+                d = next(
+                    (d for d in still if _is_dimension(moved.map.intersect_domain(self.domain), d, o)), None
+                )
+                places[o] = place if d is None else dimension(self.domain, d)
+        everywhere = isl.Set.universe(self.domain.get_space())
+        return Access(access.tensor, date_map(everywhere, places).set_tuple_name(OUT, access.tensor))
+
     def date(self, value: isl.PwAff) -> isl.PwAff:
         """A function of the old instances as one of the new ones."""
         return value.pullback_pw_multi_aff(isl.PwMultiAff.from_map(self.origin))
@@ -88,11 +107,11 @@ def owned(
     chosen: list[tuple[str, isl.PwAff]] = [(names[d], dimension(domain, d)) for d in kept]
     left = [d for d in range(len(names)) if d not in kept]
     for o in range(write.dim(OUT)):
-        if at.plain_get_val_if_fixed(OUT, o).is_int():
-            continue
         equal = (d for d in range(len(names)) if _is_dimension(at, d, o))
         d = next(equal, None)
         if d is None:
+            if at.plain_get_val_if_fixed(OUT, o).is_int():
+                continue
             value = isl.PwMultiAff.from_map(at).get_pw_aff(o)
             chosen.append((fresh(f"e{o}", [*names, *(name for name, _ in chosen)]), value))
         elif d in left:

@@ -25,7 +25,7 @@ from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.number_types import computed_in
-from polyfuse.ir.scalar import Read, Select, number, read, substitute
+from polyfuse.ir.scalar import Read, Select, mul, number, read, reads_in, substitute
 from polyfuse.ir.tensor import Role
 from polyfuse.ir.tree import Leaf, Loop, Tree, date_map, parts, sequence
 from polyfuse.ir.tree import Sequence as Siblings
@@ -35,17 +35,22 @@ from polyfuse.rewrite.gradient.activity import (
     chosen_inputs,
     chosen_outputs,
     derived_reads,
-    on_copies,
 )
 from polyfuse.rewrite.gradient.adjoint_bodies import pull
+from polyfuse.rewrite.gradient.apart import in_own_loops
 from polyfuse.rewrite.gradient.assembly import assembled
+from polyfuse.rewrite.gradient.copies import on_copies
 from polyfuse.rewrite.gradient.draft import Draft, element, onto
+from polyfuse.rewrite.gradient.gathers import Addition, gathered
 from polyfuse.rewrite.gradient.layouts import Order, window_layout
 from polyfuse.rewrite.gradient.lifetimes import Lifetimes, meets
 from polyfuse.rewrite.gradient.owners import Instances, owned, same
+from polyfuse.rewrite.gradient.partial_sums import PartialSum, Term, partial_sum
+from polyfuse.rewrite.gradient.phases import in_own_array, lies_apart
+from polyfuse.rewrite.gradient.recompute import Passes, numbers_alone, recomputed
 from polyfuse.rewrite.gradient.shares import Share, share_of, with_explicit
 from polyfuse.rewrite.gradient.stored import Stored
-from polyfuse.sets import IN, OUT, dim_names, dimension
+from polyfuse.sets import IN, OUT, SET, dim_names, dimension
 
 ZERO = number(0.0)
 
@@ -64,6 +69,7 @@ class Reversed:
         values: The output that holds the value, by the nest's output; empty unless asked for.
         stored: Arrays that keep a value which the nest overwrites, with the statement that reads it.
         zero: The tensors whose gradient is 0 because no derivative reaches the outputs.
+        forward: The statements of the forward pass.
     """
 
     nest: Nest
@@ -72,6 +78,7 @@ class Reversed:
     values: Mapping[str, str]
     stored: tuple[str, ...] = ()
     zero: tuple[str, ...] = ()
+    forward: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         lines = [f"{output}: cotangent {name}" for output, name in self.cotangents.items()]
@@ -133,6 +140,13 @@ def grad(nest: Nest, wrt: Names = None, *, values: bool = False, unreached: Unre
         BadArgument: if the nest has several outputs or more than one element, or as for `vjp`.
         IllegalRewrite: as for `vjp`.
     """
+    return reverse_scalar(nest, wrt, values=values, unreached=unreached).nest
+
+
+def reverse_scalar(
+    nest: Nest, wrt: Names = None, *, values: bool = False, unreached: Unreached = "zero"
+) -> Reversed:
+    """`grad` with what was done, as `reverse`; arguments and errors are those of `grad`."""
     outputs = chosen_outputs("grad", nest_given("grad", nest), None)
     tensors = [nest.tensor(name) for name in outputs]
     if len(tensors) != 1 or any(size != 1 for size in tensors[0].shape):
@@ -141,7 +155,7 @@ def grad(nest: Nest, wrt: Names = None, *, values: bool = False, unreached: Unre
             f"grad: expected one output of one element, given {found}: reduce it to a sum or a mean, or use "
             "pf.vjp, which takes a cotangent"
         )
-    return reverse(nest, wrt, outputs, values=values, seeded=True, unreached=unreached).nest
+    return reverse(nest, wrt, outputs, values=values, seeded=True, unreached=unreached)
 
 
 @proving("the rewrite reverse")
@@ -153,6 +167,7 @@ def reverse(
     values: bool = False,
     seeded: bool = False,
     unreached: Unreached = "zero",
+    further: Sequence[str] = (),
 ) -> Reversed:
     """`vjp` with what was done: names of cotangents and gradients, stored values, zero gradients.
 
@@ -163,6 +178,7 @@ def reverse(
         values: As for `vjp`.
         seeded: True takes 1 for the cotangents.
         unreached: As for `vjp`.
+        further: Outputs that are returned after the values and not differentiated.
 
     Returns:
         The nest and its names.
@@ -176,7 +192,7 @@ def reverse(
     by, of = chosen_inputs(call, nest, wrt), chosen_outputs(call, nest, outputs)
     if unreached not in get_args(Unreached):
         raise BadArgument(f"{call}: unreached is {unreached!r}, expected 'zero' or 'error'")
-    found = _Reversal(nest, by, of, values, seeded).done()
+    found = _Reversal(nest, by, of, (*(of if values else ()), *further), seeded).done()
     if unreached == "error" and found.zero:
         raise BadArgument(
             f"{call}: no derivative connects {', '.join(found.zero)} with {', '.join(of)}: leave "
@@ -208,15 +224,21 @@ class _Reversal:
         layouts: The order of an adjoint's axes, where it differs from the tensor's.
         first: For each adjoint that begins at 0, the part of the order whose adjoint adds to it first; -1: none does.
         assigned: Reads (statement, position) whose term is the first to reach each element of the adjoint.
+        covered: Tensors whose adjoints are assigned by the phases of one sum.
         origins: For each adjoint statement, the statement that it is of, and its instances.
         sunk: Terms that wait until the loops around them are done.
     """
 
     def __init__(
-        self, given: Nest, wrt: tuple[str, ...], outputs: tuple[str, ...], values: bool, seeded: bool
+        self,
+        given: Nest,
+        wrt: tuple[str, ...],
+        outputs: tuple[str, ...],
+        values: tuple[str, ...],
+        seeded: bool,
     ) -> None:
         copied, self.last = on_copies(given)
-        self.nest = with_explicit(copied)
+        self.nest = with_explicit(in_own_loops(copied))
         self.wrt, self.outputs, self.values, self.seeded = wrt, outputs, values, seeded
         self.draft = Draft(self.nest)
         self.lives = Lifetimes(self.nest)
@@ -226,6 +248,7 @@ class _Reversal:
         self.layouts: dict[str, Order] = {}
         self.first: dict[str, int] = {}
         self.assigned: set[tuple[str, int]] = set()
+        self.covered: set[str] = set()
         self.origins: dict[str, tuple[str, Instances]] = {}
         self.sunk: list[Tree] = []
 
@@ -290,6 +313,8 @@ class _Reversal:
                 terms = [one for s in statements for one in self._contributions(s, tensor.name)]
                 if len(terms) == 1 and self._assigns(terms[0], tensor.name):
                     self.assigned.add((terms[0].statement.name, terms[0].position))
+                elif len(terms) == 1 and part.names == (terms[0].statement.name,) and self._covers(terms[0]):
+                    self.covered.add(tensor.name)
                 elif terms:
                     self.first[tensor.name] = position
                 if terms:
@@ -310,6 +335,10 @@ class _Reversal:
         layout = self.layouts.get(access.tensor)
         return moved if layout is None else Access(moved.tensor, _with_axes(moved.map, layout))
 
+    def _adjoint_of(self, bar: str) -> str:
+        """The tensor that an adjoint is of."""
+        return next(tensor for tensor, name in self.bars.items() if name == bar)
+
     def _contributions(self, s: Statement, tensor: str | None = None) -> list[_Contribution]:
         if s.write.tensor not in self.active:
             return []
@@ -324,6 +353,17 @@ class _Reversal:
         where = one.access.map.intersect_domain(self.nest.domains[s.name])
         elements = self.nest.tensor(tensor).elements(self.nest.params).intersect_params(self.nest.context)
         return bool(where.is_injective()) and bool(elements.is_subset(where.range()))
+
+    def _covers(self, one: _Contribution) -> bool:
+        """True if the phases of a sum, which lie apart, have all elements of the adjoint."""
+        s, tensor = one.statement, self.nest.tensor(one.access.tensor)
+        if s.op != "+=" or not self.lives.settled(tensor.name) or tensor.name in self.layouts:
+            return False
+        domain = self.nest.domains[s.name]
+        phases = [(here.domain, here.access(one.access)) for here in owned(domain, one.access.map)]
+        elements = tensor.elements(self.nest.params).intersect_params(self.nest.context)
+        reached = one.access.map.intersect_domain(domain).range()
+        return all(lies_apart(*phase, self.nest) for phase in phases) and bool(elements.is_subset(reached))
 
     def _zeros(self, part: int) -> list[Tree]:
         """Adjoints whose first contributions are in a part begin at 0 before it."""
@@ -363,8 +403,9 @@ class _Reversal:
         found = []
         for name in body.names:
             source, instances = self.origins[name]
-            date = instances.date(loop.date(source)).neg()
-            found.append((name, date.set_tuple_id(IN, self.draft.statements[name].domain.get_tuple_id())))
+            domain = self.draft.statements[name].domain
+            date = instances.date(loop.date(source)).neg().set_tuple_id(IN, domain.get_tuple_id())
+            found.append((name, date.gist(domain)))
         return tuple(found)
 
     def _ends(self, s: Statement) -> bool:
@@ -377,31 +418,101 @@ class _Reversal:
         if self._overwrites_itself(s, outer):
             return None
         found: list[Tree] = [own_loops(one) for one in share.statements] if share is not None else []
-        for one in self._contributions(s):
-            op = "=" if (s.name, one.position) in self.assigned else "+="
-            accesses, body = self._term(s, one.position, share)
-            used = frozenset(symbol.name for symbol in body.free_symbols if not isinstance(symbol, Read))
-            target = self._adjoint(one.access)
-            sinks = bool(outer) and op == "+=" and self._sinks(s, one, accesses)
-            for here in owned(self.nest.domains[s.name], one.access.map, () if sinks else kept, used):
-                made = self.draft.statement(
-                    f"{s.name}_to_{one.access.tensor}",
-                    here.domain.gist_params(self.nest.context),
-                    here.access(target),
-                    op,
-                    [here.access(a) for a in accesses],
-                    body,
-                )
-                self._record(s, made, here)
-                if sinks:
-                    self.sunk.append(own_loops(made))
+        wanted = self._contributions(s)
+        terms = {one.position: Term(one.access, *self._term(s, one.position, share)) for one in wanted}
+        assigns = {one.position for one in wanted if (s.name, one.position) in self.assigned}
+        sinking = {
+            one.position
+            for one in wanted
+            if outer and one.position not in assigns and self._sinks(s, one, terms[one.position].accesses)
+        }
+        apart = {k: term for k, term in terms.items() if k not in assigns and (not outer or k in sinking)}
+        shared = partial_sum(self.nest.domains[s.name], apart)
+        if shared is not None:
+            (self.sunk if outer else found).extend(self._multiples(s, shared, apart))
+        alone = [k for k in terms if shared is None or k not in shared.multiples]
+        for op, around, chosen in (
+            ("=", kept, [k for k in alone if k in assigns]),
+            ("+=", (), [k for k in alone if k in sinking]),
+            ("+=", kept, [k for k in alone if k not in assigns and k not in sinking]),
+        ):
+            additions = [one for k in chosen for one in self._additions(s, terms[k], around)]
+            for one in gathered(additions, len(around)) if op == "+=" else additions:
+                if op == "+=" and not around and lies_apart(one.instances.domain, one.write, self.nest):
+                    trees = self._phase(s, one)
                 else:
-                    found.append(_inner_loops(made, len(kept)))
+                    made = self._added(s, op, one)
+                    trees = [own_loops(made) if not around else _inner_loops(made, len(around))]
+                (self.sunk if chosen[0] in sinking else found).extend(trees)
         if self._ends(s):
             here = same(self.nest.domains[s.name])
             made = self._reset(s)
             self._record(s, made, here)
             found.append(_inner_loops(made, 0, frozenset(kept)))
+        return found
+
+    def _added(self, s: Statement, op: str, one: Addition) -> Statement:
+        """The statement of an addition."""
+        made = self.draft.statement(
+            f"{s.name}_to_{self._adjoint_of(one.write.tensor)}",
+            one.instances.domain.gist_params(self.nest.context),
+            one.write,
+            op,
+            one.accesses,
+            one.body,
+        )
+        self._record(s, made, one.instances)
+        return made
+
+    def _phase(self, s: Statement, one: Addition) -> list[Tree]:
+        """A phase of a stride, summed in an array of its own."""
+        tensor = self._adjoint_of(one.write.tensor)
+        phase = in_own_array(one, f"{tensor}_phase", self.nest, self.draft)
+        domain = phase.terms.instances.domain.gist_params(self.nest.context)
+        whole = element(phase.elements, phase.total)
+        back = self._added(s, "=" if tensor in self.covered else "+=", phase.back)
+        return [
+            self._alone(f"zero_{phase.total}", phase.elements, whole, "=", [], ZERO),
+            self._alone(f"{s.name}_phase", domain, phase.terms.write, "+=", phase.terms.accesses, one.body),
+            own_loops(back),
+        ]
+
+    def _additions(self, s: Statement, term: Term, kept: Sequence[int]) -> list[Addition]:
+        """What is added for one read, by owners of the elements; the loops that stay come first."""
+        used = frozenset(symbol.name for symbol in term.body.free_symbols if not isinstance(symbol, Read))
+        target = self._adjoint(term.target)
+        return [
+            Addition(here, here.element(target), tuple(map(here.access, term.accesses)), term.body)
+            for here in owned(self.nest.domains[s.name], term.target.map, kept, used)
+        ]
+
+    def _multiples(self, s: Statement, shared: PartialSum, terms: Mapping[int, Term]) -> list[Tree]:
+        """A sum by the elements of a read, and the adjoints that are its multiples, each in loops of its own."""
+        own, domain = terms[shared.position], self.nest.domains[s.name]
+        tensor = self.nest.tensor(own.target.tensor)
+        dtype = self.draft.tensors[self.bars[tensor.name]].dtype
+        total = self.draft.tensor(f"{s.name}_part", tensor.shape, dtype, "temporary").name
+        every = self.draft.elements(tensor)
+        found = [self._alone(f"zero_{total}", every, element(every, total), "=", [], ZERO)]
+        used = frozenset(symbol.name for symbol in shared.terms.free_symbols if not isinstance(symbol, Read))
+        for here in owned(domain, own.target.map, (), used):
+            accesses = [here.access(a) for a in own.accesses]
+            where = here.domain.gist_params(self.nest.context)
+            found.append(
+                self._alone(
+                    f"{s.name}_sum", where, here.access(onto(own.target, total)), "+=", accesses, shared.terms
+                )
+            )
+        at = own.target.map.intersect_domain(domain)
+        elements = Instances(_like(at.range().coalesce(), every), at.reverse())
+        for position, factor in shared.multiples.items():
+            term = terms[position]
+            known = {leaf.position for leaf in reads_in(factor)}
+            accesses = [elements.access(a) if k in known else a for k, a in enumerate(term.accesses)]
+            target = elements.access(self._adjoint(term.target))
+            name, body = f"{s.name}_to_{term.target.tensor}", mul(read(len(accesses)), factor)
+            accesses.append(element(elements.domain, total))
+            found.append(self._alone(name, elements.domain, target, "+=", accesses, body))
         return found
 
     def _overwrites_itself(self, s: Statement, outer: tuple[Loop, ...]) -> bool:
@@ -551,7 +662,7 @@ class _Reversal:
         self, cotangents: Mapping[str, str], gradients: Mapping[str, str], backward: Sequence[Tree]
     ) -> Reversed:
         """The statements that are needed, and their tensors in the order of a call."""
-        wanted = {name: self.last[name] for name in self.outputs} if self.values else {}
+        wanted = {name: self.last[name] for name in self.values}
         early = self.stored.forward()
         made = assembled(
             self.nest,
@@ -563,7 +674,17 @@ class _Reversal:
             f"{self.nest.name}_{'grad' if self.seeded else 'vjp'}",
         )
         zero = tuple(name for name in self.wrt if name not in self.bars)
-        return Reversed(made, gradients, cotangents, wanted, self.stored.texts, zero)
+        forward = frozenset(early.names) & frozenset(made.names)
+        passes = Passes(made, forward)
+        made = recomputed(passes, numbers_alone(passes))
+        return Reversed(made, gradients, cotangents, wanted, self.stored.texts, zero, forward)
+
+
+def _like(domain: isl.Set, other: isl.Set) -> isl.Set:
+    """A set with the names of another one's dimensions."""
+    for d, name in enumerate(dim_names(other)):
+        domain = domain.set_dim_name(SET, d, name)
+    return domain
 
 
 def _with_axes(access: isl.Map, layout: Order) -> isl.Map:

@@ -13,6 +13,7 @@ from papers.polybench import KERNELS
 from polyfuse import nn
 from polyfuse.ir import Nest
 from polyfuse.ir.nest_text import body_text
+from polyfuse.ir.tree import Sequence, loops
 from polyfuse.rewrite import reverse
 from tests.support.gradients import agrees, drawn
 
@@ -158,16 +159,62 @@ def test_a_product_has_products_as_gradients() -> None:
 def test_each_pixel_is_owned_by_one_iteration() -> None:
     nest = pf.vjp(nn.lower(nn.conv1d(given("x", 1, 2, 8), given("w", 3, 2, 3), padding=1)), "x")
     owner = nest.statement("mac0_to_x")
-    assert str(owner.write) == "x_grad[0, l, e2]"
-    assert owner.dims == ("l", "e2", "j", "m")  # a channel and a pixel, then filters and the window
+    assert str(owner.write) == "x_grad[i, l, e2]"
+    assert owner.dims == (
+        "i",
+        "l",
+        "e2",
+        "j",
+        "m",
+    )  # an image, a channel and a pixel, then filters and the window
+
+
+def lines_of(nest: Nest) -> list[str]:
+    return [body_text(s) for s in nest.statements]
 
 
 def test_each_phase_of_a_stride_is_dense() -> None:
     nest = pf.vjp(nn.lower(nn.conv1d(given("x", 1, 2, 8), given("w", 3, 2, 3), stride=2, padding=1)), "x")
-    lines = [body_text(s) for s in nest.statements if s.op == "+="]
+    assert lines_of(nest) == [
+        "x_phase[i, j, k] = 0.0",
+        "x_phase[i, l, e2] += out_bar[0, j, e2] * w[j, l, 1]",
+        "x_grad[0, j, 2k] = x_phase[i, j, k]",
+        "x_phase_2[i, j, k] = 0.0",
+        "x_phase_2[i, l, e2] += out_bar[0, j, 1 + e2 - m] * w[j, l, 2m]",
+        "x_grad[0, j, 1 + 2k] = x_phase_2[i, j, k]",
+    ]
+    few = pf.vjp(nn.lower(nn.conv1d(given("x", 2, 2, 8), given("w", 3, 2, 1), stride=2)), "x")
+    assert lines_of(few)[0] == "x_grad[i, j, k] = 0.0"  # the window does not reach the odd pixels
+    assert lines_of(few)[-1] == "x_grad[i, j, 2k] += x_phase[i, j, k]"
+
+
+def test_products_of_a_loop_have_loops_of_their_own_and_share_a_sum() -> None:
+    nest = pf.vjp(KERNELS["gemm"].nest)
+    assert lines_of(nest) == [
+        "alpha_grad = 0.0",
+        "A_grad[i, j] = 0.0",
+        "B_grad[i, j] = 0.0",
+        "S1_part[i, j] = 0.0",
+        "S1_part[i, k] += C_bar[i, j] * B[k, j]",
+        "alpha_grad += S1_part[i, j] * A[i, j]",
+        "A_grad[i, j] += S1_part[i, j] * alpha",
+        "B_grad[k, j] += C_bar[i, j] * (alpha * A[i, k])",
+        "beta_grad = 0.0",
+        "C_grad[i, j] = C_bar[i, j] * beta",
+        "beta_grad += C_bar[i, j] * C[i, j]",
+    ]
+    assert not any(isinstance(loop.body, Sequence) for loop in loops(nest.order))
+
+
+def test_terms_of_a_stencil_are_gathered_where_all_of_them_meet() -> None:
+    nest = pf.vjp(KERNELS["jacobi-1d"].nest)
+    lines = [body_text(s) for s in nest.statements if s.name.startswith("S0_to_A")]
+    third = "0.33333"
     assert lines == [
-        "x_grad[0, l, 2e2] += out_bar[0, j, e2] * w[j, l, 1]",
-        "x_grad[0, l, 1 + 2e2] += out_bar[0, j, 1 + e2 - m] * w[j, l, 2m]",
+        f"A_sum[e0] += B_sum[1 + e0] * {third} + B_sum[e0] * {third} + B_sum[-1 + e0] * {third}",
+        f"A_sum[e0] += B_sum[1 + e0] * {third}",
+        f"A_sum[i] += B_sum[i] * {third}",
+        f"A_sum[e0] += B_sum[-1 + e0] * {third}",
     ]
 
 

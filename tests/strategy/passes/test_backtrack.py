@@ -10,6 +10,7 @@ import pytest
 
 import polyfuse as pf
 from papers.pipelines import PIPELINES
+from papers.polybench import KERNELS
 from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
@@ -17,7 +18,7 @@ from polyfuse.strategy import Plan
 from polyfuse.strategy.candidates import Choose, Picked, cheapest
 from polyfuse.strategy.driver import Start
 from polyfuse.strategy.fusion.group_search import KeptApart
-from polyfuse.strategy.passes.backtrack import Doubt, Doubted, reconsidered
+from polyfuse.strategy.passes.backtrack import Doubt, Doubted, holds_product, reconsidered
 from polyfuse.strategy.passes.kernels import Kernels, backtracked
 from polyfuse.strategy.pipeline import plan_for
 
@@ -118,3 +119,14 @@ def test_equal_groups_are_taken_apart_together(
     assert asked == tried
     assert not found.refused
     assert ("and 1 group equal to it," in found.remarks[0].text) is (tried[0] == {0, 1})
+
+
+def test_a_sum_of_everything_keeps_no_product_from_its_blocks() -> None:
+    """It would join any of the three products, none of which has a parallel loop with it."""
+    sizes = {"NI": 40, "NJ": 48, "NK": 56}
+    nest = expand(pf.vjp(KERNELS["gemm"].nest, values=True)).nest.with_sizes(sizes)
+    plan = plan_for(nest, ZEN5)
+    tiled = [part.names for part in parts(plan.schedule.tree) if holds_product(part)]
+    products = [name for names in tiled for name in names if name in ("S1", "S1_sum", "S1_to_B")]
+    assert sorted(products) == ["S1", "S1_sum", "S1_to_B"]
+    assert not any("S1_to_alpha" in names for names in tiled)
