@@ -52,7 +52,7 @@ _HOME = {
     "einsum": "polyfuse.frontend",
     "from_onnx": "polyfuse.frontend.onnx",
     "from_torch": "polyfuse.frontend.torch",
-    "grad": "polyfuse.rewrite.gradient",
+    "grad": "polyfuse.optim.gradients",
     "interpret": "polyfuse.interpret",
     "jvp": "polyfuse.rewrite.gradient",
     "lower": "polyfuse.nn",
@@ -62,7 +62,7 @@ _HOME = {
     "statement": "polyfuse.ir",
     "train_step": "polyfuse.optim",
     "verdict": "polyfuse.workbench.verdict",
-    "vjp": "polyfuse.rewrite.gradient",
+    "vjp": "polyfuse.optim.gradients",
 }
 _SUBMODULES = {"bilinear", "measure", "nn", "optim", "rewrite", "show"}
 # Needs an extra, so it is not among the names of `from polyfuse import *`.
@@ -115,9 +115,9 @@ if TYPE_CHECKING:
     from polyfuse.nn import lower as lower
     from polyfuse.nn.scalar_functions import scalar as scalar
     from polyfuse.optim import train_step as train_step
-    from polyfuse.rewrite.gradient import grad as grad
+    from polyfuse.optim.gradients import grad as grad
+    from polyfuse.optim.gradients import vjp as vjp
     from polyfuse.rewrite.gradient import jvp as jvp
-    from polyfuse.rewrite.gradient import vjp as vjp
     from polyfuse.schedule import Schedule as Schedule
     from polyfuse.strategy.cost.price import cost as cost
     from polyfuse.tune import Trials as Trials

@@ -20,7 +20,7 @@ from polyfuse.bilinear import named
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest
 from polyfuse.ir.gather import rows_of
-from polyfuse.ir.number_types import HALVES
+from polyfuse.ir.number_types import HALVES, is_real
 from polyfuse.ir.precision import PRECISIONS, Math
 from polyfuse.rewrite import bilinear
 from polyfuse.rewrite.gradient import vjp
@@ -78,7 +78,7 @@ def dense(
 
 def gradients(nest: Nest) -> Nest:
     """The gradients of a model by its input and its weights."""
-    return vjp(nest, [t.name for t in nest.with_role("input", "constant")])
+    return vjp(nest, [t.name for t in nest.with_role("input", "constant") if is_real(t.dtype)])
 
 
 def by_strassen(*sizes: int, batch: int) -> Nest:
@@ -103,6 +103,12 @@ def words() -> nn.Module:
 def pointwise(layer: nn.Module, batch: int = 5, features: int = 67) -> Nest:
     """One layer without weights."""
     return nn.lower(layer, batch=batch, features=features)
+
+
+def dropped(*shape: int) -> Nest:
+    """Elements dropped by random numbers, before a function of each."""
+    x, seed = nn.input("x", shape), nn.input("seed", (), "int64")
+    return nn.lower(nn.tanh(nn.dropout(x, 0.4, seed)))
 
 
 def reduction(reduce: Callable[[nn.Value], nn.Value], *shape: int, dtype: str = "float32") -> Nest:
@@ -278,6 +284,7 @@ CASES: tuple[Case, ...] = (
         "gradients of a convolution, stride 2",
         lambda: gradients(images(nn.Conv2d(3, 5, 3, stride=2, padding=1))),
     ),
+    Case("gradients of a dropout", lambda: gradients(dropped(5, 67))),
     Case("gradients of an RNN", lambda: gradients(recurrent(nn.RNN(5, 9)))),
     Case("convolution + ReLU", lambda: images(nn.Conv2d(3, 5, 3, padding="same"), nn.ReLU())),
     Case(

@@ -6,6 +6,7 @@ from polyfuse.nn.conv.functional import (
     adaptive_max_pool,
     avg_pool,
     batch_norm,
+    batch_norm_of_batch,
     conv1d,
     conv2d,
     conv3d,
@@ -24,6 +25,7 @@ from polyfuse.nn.conv.layers import (
     MaxPool,
 )
 from polyfuse.nn.conv.transposed import conv_transpose
+from polyfuse.nn.dropout import dropout
 from polyfuse.nn.elementwise import (
     abs,
     acos,
@@ -172,6 +174,7 @@ from polyfuse.nn.shape.functional import (
     transpose,
     unfold,
 )
+from polyfuse.nn.training import training
 
 __all__ = [
     "GELU",
@@ -228,6 +231,7 @@ __all__ = [
     "atanh",
     "avg_pool",
     "batch_norm",
+    "batch_norm_of_batch",
     "binary_cross_entropy_with_logits",
     "bitwise_and",
     "bitwise_not",
@@ -249,6 +253,7 @@ __all__ = [
     "cumprod",
     "cumsum",
     "divide",
+    "dropout",
     "einsum",
     "elu",
     "embedding",
@@ -351,6 +356,7 @@ __all__ = [
     "tan",
     "tanh",
     "tile",
+    "training",
     "transpose",
     "trunc",
     "unfold",

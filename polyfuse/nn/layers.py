@@ -15,12 +15,14 @@ from polyfuse.errors import BadArgument
 from polyfuse.ir import DType
 from polyfuse.ir.whole import all_whole
 from polyfuse.nn import functional
+from polyfuse.nn.dropout import dropout
 from polyfuse.nn.graph import Value, dtype_of
 from polyfuse.nn.initial_weights import generator
 from polyfuse.nn.nest_writer import Array
 from polyfuse.nn.shape.embedding import embedding
 from polyfuse.nn.sizes import Shape
 from polyfuse.nn.torch_names import torch_names
+from polyfuse.nn.training import training_mode
 
 
 class Module:
@@ -58,11 +60,6 @@ class Module:
                     yield one
         for child in self.children():
             yield from child.arrays()
-
-    @property
-    def differs_in_training(self) -> str | None:
-        """Why a training step cannot have this module: what it would do in one; None if it does the same."""
-        return next((why for child in self.children() if (why := child.differs_in_training)), None)
 
     @property
     def in_features(self) -> Shape | None:
@@ -302,7 +299,7 @@ class Flatten(Module):
 
 @dataclass(frozen=True)
 class Dropout(Module):
-    """The identity: elements are dropped in training only. Srivastava et al., Dropout (2014).
+    """The identity; in `nn.training`, elements are dropped (`nn.dropout`). Srivastava et al., Dropout (2014).
 
     `p` is the probability of dropping an element in training; outside of [0, 1] it raises BadArgument.
     """
@@ -314,13 +311,9 @@ class Dropout(Module):
             raise BadArgument(f"Dropout(p={self.p}): expected a probability from 0 to 1")
 
     def forward(self, x: Value) -> Value:
-        """Return x itself, with no statement."""
-        return x
-
-    @property
-    def differs_in_training(self) -> str | None:
-        """That elements are dropped."""
-        return f"{self!r} drops elements" if self.p else None
+        """Return x itself, with no statement; in training the value with elements dropped."""
+        mode = training_mode()
+        return x if mode is None or not self.p else dropout(x, self.p, mode.seed, mode.next_draw())
 
 
 @dataclass(frozen=True)

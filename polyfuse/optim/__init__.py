@@ -9,7 +9,8 @@ The values on the way, and what makes each:
       -> Executable on the model's own arrays               compiler.compile
 """
 
+from polyfuse.optim.gradients import kept_values
 from polyfuse.optim.optimizers import SGD, Adam, AdamW, Optimizer
 from polyfuse.optim.step import TrainStep, train_step, with_update
 
-__all__ = ["SGD", "Adam", "AdamW", "Optimizer", "TrainStep", "train_step", "with_update"]
+__all__ = ["SGD", "Adam", "AdamW", "Optimizer", "TrainStep", "kept_values", "train_step", "with_update"]

@@ -16,15 +16,20 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.tensor import Role
 from polyfuse.ir.tree import sequence
+from polyfuse.ir.whole import whole
+from polyfuse.machine import Machine
 from polyfuse.nn.graph import Input, Value, input
 from polyfuse.nn.layers import Module
 from polyfuse.nn.losses.layers import Loss
 from polyfuse.nn.lower import lower_values, model_input
 from polyfuse.nn.nest_writer import Array, element
 from polyfuse.nn.sizes import GivenSize
+from polyfuse.nn.training import training
+from polyfuse.optim.gradients import kept_values
 from polyfuse.optim.optimizers import Optimizer
 from polyfuse.rewrite.gradient import reverse
 from polyfuse.runtime.executable import Executable
+from polyfuse.strategy.remarks import Remark
 
 Sizes = GivenSize | Sequence[GivenSize]
 
@@ -35,14 +40,22 @@ class TrainStep:
     Attributes:
         net: The executable.
         lr: The learning rate of the next calls.
+        remarks: Under a limit of memory: for each value that the backward pass reads, whether it is kept, and prices.
     """
 
-    def __init__(self, net: Executable, updated: Updated, parameters: Mapping[str, Array], lr: float) -> None:
-        """A step on these arrays; what the optimizer keeps is 0."""
-        self.net, self.lr = net, lr
+    def __init__(
+        self,
+        net: Executable,
+        updated: Updated,
+        parameters: Mapping[str, Array],
+        lr: float,
+        kept: Mapping[str, Array],
+    ) -> None:
+        """A step on these arrays, of which `kept` are those that layers keep; what the optimizer keeps is 0."""
+        self.net, self.lr, self.remarks = net, lr, updated.remarks
         self._parameters, self._updated = dict(parameters), updated
-        kept = (updated.nest.tensor(name) for name in updated.kept)
-        self._state = {t.name: np.zeros([int(n) for n in t.shape], t.dtype) for t in kept}
+        own = (updated.nest.tensor(name) for name in updated.kept if name not in kept)
+        self._state = {t.name: np.zeros([int(n) for n in t.shape], t.dtype) for t in own} | dict(kept)
 
     def __call__(self, x: Any, target: Any) -> float:
         """Update the weights and what the optimizer keeps, in place.
@@ -71,7 +84,11 @@ class TrainStep:
         return dict(self._parameters)
 
     def state(self) -> dict[str, Array]:
-        """What the optimizer keeps, by tensor name: w0_momentum, …, and t, the number of steps; change it in place."""
+        """What the optimizer and layers keep, by tensor name; change it in place, or save it.
+
+        That is w0_momentum, …; t, the number of steps; mean0 and var0, the statistics of batch norm; and seed, of which
+        the elements that dropout drops are a function.
+        """
         return dict(self._state)
 
 
@@ -82,14 +99,16 @@ class Updated:
     Attributes:
         nest: It takes the inputs, the learning rate, the parameters and what is kept; these two are changed in place.
         lr: The input that holds the learning rate.
-        kept: The inouts that are the optimizer's own.
+        kept: The inouts that are the optimizer's own, or that layers keep.
         replaced: The parameters whose rows are chosen by number: their new values are further outputs, in this order.
+        remarks: Under a limit of memory: for each value that the backward pass reads, whether it is kept, and prices.
     """
 
     nest: Nest
     lr: str
     kept: tuple[str, ...]
     replaced: tuple[str, ...]
+    remarks: tuple[Remark, ...] = ()
 
 
 @proving("train_step")
@@ -101,6 +120,8 @@ def train_step(
     features: Sizes | None = None,
     dtype: str | None = None,
     labels: Value | None = None,
+    seed: int = 0,
+    memory: int | None = None,
     **options: Any,
 ) -> TrainStep:
     """Compile a step of training: forward pass, gradients and update in one executable.
@@ -117,15 +138,17 @@ def train_step(
         features: As for `lower`.
         dtype: As for `lower`.
         labels: An input for the target; by default what the loss asks for, or one like the output.
+        seed: Which elements dropout drops is a function of it, of the step and of their place.
+        memory: The bytes of temporaries that the forward pass may keep for the backward pass, as for `pf.vjp`.
         **options: As for `compile`.
 
     Returns:
         The step.
 
     Raises:
-        BadArgument: if an argument is none of these, a layer does something else in training (dropout, batch norm), the
-            loss has more than one element or takes more than the target, no derivative connects it with a weight, or
-            the weights are not all float32 or all float64.
+        BadArgument: if an argument is none of these, a layer of batch norm is used twice, the loss has more than one
+            element or takes more than the target, no derivative connects it with a weight, or the weights are not all
+            float32 or all float64.
         IllegalRewrite: as for `vjp`.
     """
     if not isinstance(model, Module):
@@ -140,30 +163,43 @@ def train_step(
         raise BadArgument(
             f"train_step: labels={labels!r}, expected an input such as nn.input('target', (64,), 'int64')"
         )
-    if why := model.differs_in_training:
-        raise BadArgument(
-            f"train_step: {why} in training, which is not implemented: leave it out, or replace it "
-            "(nn.GroupNorm, nn.LayerNorm, nn.Dropout(0))"
-        )
     x = model_input(model, batch, features, dtype)
-    output = model(x)
-    target = labels if labels is not None else _target(loss, output)
-    value = loss(output, target)
+    number = input("seed", (), "int64")
+    with training(number) as mode:
+        output = model(x)
+        target = labels if labels is not None else _target(loss, output)
+        value = loss(output, target)
     if not isinstance(value, Value) or any(size != 1 for size in value.shape):
         raise BadArgument(
             f"train_step: the loss is {value!r}, expected one number: reduce it by a mean or a sum"
         )
-    nest = lower_values((value,), f"{type(model).__name__.lower()}_step", (x, target))
-    if further := ", ".join(t.name for t in nest.inputs[2:]):
+    given = (x, target, number) if mode.draws else (x, target)
+    results = (value, *(new for _, new in mode.renewed))
+    nest = lower_values(results, f"{type(model).__name__.lower()}_step", given)
+    if further := ", ".join(t.name for t in nest.inputs[len(given) :]):
         raise BadArgument(
             f"train_step: the loss takes {further} too; a step is called with x and the target only"
         )
-    weights = {id(array) for array in model.arrays()}
+    names = {id(array): name for name, array in nest.constants.items()}
+    loss_of, *outputs = (t.name for t in nest.outputs)
+    renewed = {out: names[id(array)] for out, (array, _) in zip(outputs, mode.renewed, strict=True)}
+    weights = {id(array) for array in model.arrays()} - {id(array) for array, _ in mode.renewed}
     parameters = {name: array for name, array in nest.constants.items() if id(array) in weights}
     if not parameters:
         raise BadArgument(f"train_step: the loss reads no weights of {model!r}")
-    updated = with_update(nest, tuple(parameters), optimizer)
-    return TrainStep(compile(updated.nest, **options), updated, parameters, optimizer.lr)
+    counted = "seed" if mode.draws else None
+    limit = None if memory is None else (memory, options.get("machine"))
+    updated = with_update(nest, tuple(parameters), optimizer, loss_of, renewed, counted, limit)
+    kept = {name: nest.constants[name] for name in renewed.values()}
+    if counted is not None:
+        kept[counted] = _first_seed(seed)
+    return TrainStep(compile(updated.nest, **options), updated, parameters, optimizer.lr, kept)
+
+
+def _first_seed(seed: int) -> Array:
+    """The number of the first step: those of later steps follow it, far from those of other seeds."""
+    whole("train_step: seed", seed)
+    return np.random.SeedSequence(seed).generate_state(1, np.uint64).view(np.int64).reshape(())
 
 
 def _target(loss: Callable[[Value, Value], Value], output: Value) -> Value:
@@ -171,13 +207,25 @@ def _target(loss: Callable[[Value, Value], Value], output: Value) -> Value:
     return input("target", shape, dtype)
 
 
-def with_update(nest: Nest, parameters: Sequence[str], optimizer: Optimizer) -> Updated:
+def with_update(
+    nest: Nest,
+    parameters: Sequence[str],
+    optimizer: Optimizer,
+    loss: str = "out",
+    renewed: Mapping[str, str] | None = None,
+    counted: str | None = None,
+    limit: tuple[int, Machine | str | None] | None = None,
+) -> Updated:
     """Return the nest of a loss with its gradients, and with the statements that update some constants after them.
 
     Args:
-        nest: The nest of a loss: one output of one element.
+        nest: The nest of a loss, an output of one element.
         parameters: Names of constants, which become inouts.
         optimizer: The optimizer.
+        loss: The output.
+        renewed: Other constants, which become inouts and get the value of an output, by the output.
+        counted: An input of one whole number, which becomes an inout and grows by one.
+        limit: The bytes that the forward pass may keep, and the machine whose model prices what is computed again.
 
     Returns:
         The nest, and the names of what it takes.
@@ -190,15 +238,26 @@ def with_update(nest: Nest, parameters: Sequence[str], optimizer: Optimizer) -> 
         raise BadArgument(
             f"train_step: the weights are {' and '.join(sorted(types))}, expected all float32 or all float64"
         )
-    found = reverse(nest, parameters, values=True, seeded=True, unreached="error")
-    return _Update(found.nest, found.gradients, optimizer).done()
+    more = dict(renewed or {})
+    found = reverse(nest, parameters, loss, values=True, seeded=True, unreached="error", further=tuple(more))
+    kept = None if limit is None else kept_values(found, *limit, call="train_step")
+    updated = _Update(kept.nest if kept else found.nest, found.gradients, optimizer, more, counted).done()
+    return replace(updated, remarks=kept.remarks if kept else ())
 
 
 class _Update:
     """The update while it is written: tensors and statements after those of the gradients."""
 
-    def __init__(self, nest: Nest, gradients: Mapping[str, str], optimizer: Optimizer) -> None:
+    def __init__(
+        self,
+        nest: Nest,
+        gradients: Mapping[str, str],
+        optimizer: Optimizer,
+        renewed: Mapping[str, str],
+        counted: str | None,
+    ) -> None:
         self.nest, self.gradients, self.optimizer = nest, gradients, optimizer
+        self.renewed, self.counted = renewed, counted
         self.taken = {t.name for t in nest.tensors} | {s.name for s in nest.statements} | set(nest.params)
         self.tensors: list[Tensor] = []
         self.statements: list[Statement] = []
@@ -219,7 +278,19 @@ class _Update:
             self._statement(f"find_{name}", (), f"{numbers[name]} = {text.format(**names)}")
         tables = {t.gather.table for t in self.nest.tensors if t.gather is not None}
         new = {name: self._parameter(name, numbers, kept, name in tables) for name in self.gradients}
+        for output, name in self.renewed.items():
+            self._copy(output, name)
+        if self.counted is not None:
+            self._statement("next_seed", (), f"{self.counted} = {self.counted} + 1")
+        kept += [*self.renewed.values(), *([] if self.counted is None else [self.counted])]
         return self._assembled(lr, tuple(kept), {name: made for name, made in new.items() if made != name})
+
+    def _copy(self, output: str, name: str) -> None:
+        """Give a constant the value of an output."""
+        tensor = self.nest.tensor(name)
+        dims = [fresh(f"i{d}", self.taken) for d in range(tensor.rank)]
+        target, source = (element(self.nest.tensor(one), dims) for one in (name, output))
+        self._statement(f"renew_{name}", tensor.shape, f"{target} = {source}", dims)
 
     def _parameter(self, name: str, numbers: Mapping[str, str], kept: list[str], chosen: bool) -> str:
         """Add the update of a parameter; the tensor that holds its new value, another one if its rows are chosen."""
@@ -240,10 +311,12 @@ class _Update:
     def _assembled(self, lr: str, kept: tuple[str, ...], new: Mapping[str, str]) -> Updated:
         """The nest, with its tensors in the order of a call."""
         roles: dict[str, Role] = {name: "input" if name in new else "inout" for name in self.gradients}
-        roles |= dict.fromkeys(self.gradients.values(), "temporary")
+        roles |= dict.fromkeys((*self.gradients.values(), *self.renewed), "temporary")
+        inouts = (*self.renewed.values(), *([] if self.counted is None else [self.counted]))
+        roles |= dict.fromkeys(inouts, "inout")
         old = [replace(t, role=roles.get(t.name, t.role)) for t in self.nest.tensors]
         every = [*old, *self.tensors]
-        first = [t.name for t in self.nest.inputs]
+        first = [t.name for t in self.nest.inputs if t.name != self.counted]
         ranks = {name: place for place, name in enumerate([*first, lr, *self.gradients, *kept])}
         inputs = sorted((t for t in every if t.name in ranks), key=lambda t: ranks[t.name])
         rest = [t for t in every if t.name not in ranks]
@@ -257,7 +330,7 @@ class _Update:
             [*nest.statements, *self.statements],
             sequence((nest.order, *map(own_loops, self.statements))),
             nest.context,
-            {name: array for name, array in nest.constants.items() if name not in self.gradients},
+            {name: array for name, array in nest.constants.items() if name not in (*self.gradients, *inouts)},
             nest.name,
         )
         return Updated(replace(made, defaults=nest.defaults), lr, kept, tuple(new))

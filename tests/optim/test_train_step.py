@@ -136,11 +136,85 @@ def test_a_step_on_a_gpu_in_lock_step() -> None:
     np.testing.assert_allclose(model.weight, expected, rtol=1e-5)
 
 
+def normed() -> tuple[nn.Sequential, nn.BatchNorm]:
+    norm = nn.BatchNorm(4, dtype="float64", momentum=0.2)
+    norm.gamma, norm.beta = np.array([1.0, -0.5, 2.0, 0.3]), np.array([0.1, 0.0, -0.2, 0.4])
+    return nn.Sequential(nn.Linear(3, 4, dtype="float64"), norm, nn.Tanh()), norm
+
+
+def test_batch_norm_takes_the_statistics_of_the_batch_and_moves_its_own() -> None:
+    model, norm = normed()
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(6, 3)), rng.normal(size=(6, 4))
+    step = pf.train_step(model, nn.MSELoss(), optim.SGD(0.1), batch=6, target="cpu")
+    w, b, gamma, beta = (array.copy() for array in list(model.arrays())[:4])
+    mean, var = np.zeros(4), np.ones(4)
+    h = x @ w + b
+    mean, var = 0.8 * mean + 0.2 * h.mean(0), 0.8 * var + 0.2 * h.var(0, ddof=1)
+    root = np.sqrt(h.var(0) + norm.eps)
+    normal = (h - h.mean(0)) / root
+    out = np.tanh(normal * gamma + beta)
+    up = 2 * (out - y) / out.size * (1 - out**2)
+    inner = up * gamma
+    slope = (inner - inner.mean(0) - normal * (inner * normal).mean(0)) / root
+    np.testing.assert_allclose(step(x, y), ((out - y) ** 2).mean(), rtol=1e-12)
+    found = [w - 0.1 * x.T @ slope, b - 0.1 * slope.sum(0), gamma - 0.1 * (up * normal).sum(0)]
+    found += [beta - 0.1 * up.sum(0), mean, var]
+    for array, expected in zip(model.arrays(), found, strict=True):
+        np.testing.assert_allclose(array, expected, rtol=1e-11, atol=1e-13)
+    assert {"mean0", "var0"} <= set(step.state())
+    assert step.state()["mean0"] is norm.mean
+    assert set(step.parameters()) == {"w0", "b0", "gamma0", "beta0"}
+
+
+def test_batch_norm_trains_as_torch() -> None:
+    torch = pytest.importorskip("torch")
+    model, norm = normed()
+    other = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4, momentum=0.2), torch.nn.Tanh())
+    other = other.double()
+    weights = [model.arrays().__next__().T, *list(model.arrays())[1:4]]
+    with torch.no_grad():
+        for own, theirs in zip(weights, other.parameters(), strict=True):
+            theirs.copy_(torch.from_numpy(own.copy()))
+    rng = np.random.default_rng(3)
+    optimizer = torch.optim.SGD(other.parameters(), lr=0.1, momentum=0.9)
+    step = pf.train_step(model, nn.MSELoss(), optim.SGD(0.1, momentum=0.9), batch=6, target="cpu")
+    for _ in range(5):
+        x, y = rng.normal(size=(6, 3)), rng.normal(size=(6, 4))
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(other(torch.from_numpy(x)), torch.from_numpy(y))
+        loss.backward()
+        optimizer.step()
+        np.testing.assert_allclose(step(x, y), loss.item(), rtol=1e-10)
+    np.testing.assert_allclose(norm.mean, other[1].running_mean.numpy(), rtol=1e-10)
+    np.testing.assert_allclose(norm.var, other[1].running_var.numpy(), rtol=1e-10)
+    np.testing.assert_allclose(
+        model.arrays().__next__().T, other[0].weight.detach().numpy(), rtol=1e-9, atol=1e-12
+    )
+
+
+def test_dropout_drops_others_in_each_step_and_the_same_by_a_seed() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1, seed=1))
+    step = pf.train_step(model, nn.MSELoss(), optim.SGD(0.0), batch=4, target="cpu", seed=3)
+    x, y = np.ones((4, 4), np.float32), np.zeros((4, 1), np.float32)
+    first = int(step.state()["seed"])
+    losses = [step(x, y) for _ in range(3)]
+    assert len(set(losses)) == 3
+    assert step.state()["seed"] == first + 3
+    step.state()["seed"][...] = first + 1
+    assert [step(x, y), step(x, y)] == losses[1:], "the seed is state that can be restored"
+
+
 X = nn.input("other", (2, 2))
 
 
 def layer(dtype: str = "float32") -> nn.Linear:
     return nn.Linear(3, 2, dtype=dtype)
+
+
+def twice() -> nn.Sequential:
+    norm = nn.BatchNorm(2)
+    return nn.Sequential(layer(), norm, norm)
 
 
 @pytest.mark.parametrize(
@@ -164,12 +238,12 @@ def layer(dtype: str = "float32") -> nn.Linear:
         ),
         (lambda: pf.train_step(layer("float16"), nn.MSELoss(), optim.SGD(), batch=2), "weights are float16"),
         (
-            lambda: pf.train_step(nn.Sequential(layer(), nn.Dropout()), nn.MSELoss(), optim.SGD(), batch=2),
-            "drops elements in training",
+            lambda: pf.train_step(nn.BatchNorm(3), nn.MSELoss(), optim.SGD(), batch=1, features=3),
+            "has 1 element, expected 2 or more",
         ),
         (
-            lambda: pf.train_step(nn.BatchNorm(3), nn.MSELoss(), optim.SGD(), batch=2, features=3),
-            "statistics of the batch in training",
+            lambda: pf.train_step(twice(), nn.MSELoss(), optim.SGD(), batch=2),
+            "used twice in a training step",
         ),
         (
             lambda: pf.train_step(layer(), lambda x, y: nn.mean(nn.greater(x, y)), optim.SGD(), batch=2),

@@ -8,8 +8,9 @@ from polyfuse.errors import BadArgument, quantity
 from polyfuse.nn.conv.operations import Convolution
 from polyfuse.nn.conv.pooling import AdaptivePooling, Kind, WindowPooling
 from polyfuse.nn.conv.windows import Padding, layout_named, per_axis, windows_of
-from polyfuse.nn.graph import Value, apply, as_value, axis_of
+from polyfuse.nn.graph import Further, Value, apply, as_value, axis_of
 from polyfuse.nn.nest_writer import Array
+from polyfuse.nn.normalization.by_channel import MEAN, VARIANCE, BatchNormOfBatch
 from polyfuse.nn.normalization.by_channel import BatchNorm as BatchNormOperation
 from polyfuse.nn.normalization.by_channel import GroupNorm as GroupNormOperation
 
@@ -236,6 +237,34 @@ def batch_norm(
     every = _both("batch_norm", gamma, beta)
     operands = [as_value(array, x.dtype) for array in (mean, var, *every)]
     return apply(BatchNormOperation(axis_of("batch_norm", x, axis), eps, bool(every)), [x, *operands])
+
+
+def batch_norm_of_batch(
+    x: Value, gamma: Parameter | None = None, beta: Parameter | None = None, eps: float = 1e-5, axis: int = 1
+) -> tuple[Value, Value, Value]:
+    """Batch normalisation with the statistics of the batch, as in training.
+
+    Ioffe and Szegedy, Batch Normalization (2015), algorithm 1.
+
+    Args:
+        x: Any shape with channels along `axis`.
+        gamma: (channels,); given together with beta or not at all.
+        beta: (channels,).
+        eps: Added to the variance.
+        axis: The channels' axis.
+
+    Returns:
+        The normalised value, of the shape of x; the mean, and the variance with Bessel's correction, both (channels,).
+
+    Raises:
+        BadArgument: if a shape does not fit, only one of gamma and beta is given, or channels have one element or a
+            symbolic number of them.
+    """
+    every = [as_value(array, x.dtype) for array in _both("batch_norm_of_batch", gamma, beta)]
+    own = axis_of("batch_norm_of_batch", x, axis)
+    value = apply(BatchNormOfBatch(own, eps, bool(every)), [x, *every])
+    mean, var = (Value(Further(name), (value,), (x.shape[own],), x.dtype) for name in (MEAN, VARIANCE))
+    return value, mean, var
 
 
 def group_norm(

@@ -13,11 +13,13 @@ from polyfuse.ir.whole import all_whole
 from polyfuse.nn.conv import functional as images
 from polyfuse.nn.conv.functional import Sizes
 from polyfuse.nn.conv.windows import LAYOUTS, Padding, layout_named, per_axis, windows_of
-from polyfuse.nn.graph import Value, dtype_of
+from polyfuse.nn.graph import Value, apply, constant, dtype_of
 from polyfuse.nn.initial_weights import generator
 from polyfuse.nn.layers import Module
 from polyfuse.nn.nest_writer import Array
+from polyfuse.nn.normalization.by_channel import Renewed
 from polyfuse.nn.torch_names import torch_names
+from polyfuse.nn.training import training_mode
 
 
 @torch_names(kernel_size="window")
@@ -175,23 +177,38 @@ class _Scaled(Module):
 
 @torch_names(num_features="channels")
 class BatchNorm(_Scaled):
-    """Batch normalisation with fixed statistics `mean` (initially 0) and `var` (initially 1); channels along `axis`."""
+    """Batch normalisation with statistics `mean` (initially 0) and `var` (initially 1); channels along `axis`.
+
+    In `nn.training` the statistics are the batch's, and the kept ones move towards them: by `momentum` of the way, and
+    to the variance with Bessel's correction. Ioffe and Szegedy, Batch Normalization (2015).
+    """
 
     def __init__(
-        self, channels: int, eps: float = 1e-5, affine: bool = True, axis: int = 1, dtype: str = "float32"
+        self,
+        channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        axis: int = 1,
+        dtype: str = "float32",
+        momentum: float = 0.1,
     ) -> None:
         super().__init__(channels, eps, affine, axis, dtype)
+        if not 0 <= momentum <= 1:
+            raise BadArgument(f"BatchNorm: momentum={momentum}, expected a number from 0 to 1")
+        self.momentum = momentum
         self.mean: Array = np.zeros(channels, dtype_of(dtype))
         self.var: Array = np.ones(channels, dtype_of(dtype))
 
     def forward(self, x: Value) -> Value:
         """The normalised value."""
-        return images.batch_norm(x, self.mean, self.var, self.gamma, self.beta, self.eps, self.axis)
-
-    @property
-    def differs_in_training(self) -> str | None:
-        """That the statistics are the batch's."""
-        return f"{self!r} takes the statistics of the batch"
+        mode = training_mode()
+        if mode is None:
+            return images.batch_norm(x, self.mean, self.var, self.gamma, self.beta, self.eps, self.axis)
+        value, mean, var = images.batch_norm_of_batch(x, self.gamma, self.beta, self.eps, self.axis)
+        step = f"{{0}} * {1 - self.momentum!r} + {{1}} * {self.momentum!r}"
+        for stem, kept, new in (("mean", self.mean, mean), ("var", self.var, var)):
+            mode.renew(kept, apply(Renewed(f"renew_{stem}", step, stem=stem), (constant(kept), new)))
+        return value
 
     @property
     def dtype(self) -> DType:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir import Tensor
 from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.normalization.along_axes import STATISTICS, corrected
-from polyfuse.nn.operations import Operation
-from polyfuse.nn.sizes import Shape, Size, divisor_text, number
+from polyfuse.nn.operations import Operation, Pointwise
+from polyfuse.nn.sizes import Shape, Size, divisor_text, number, numbers
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,95 @@ class BatchNorm(Operation):
         value = f"{element(x, every)} * {element(scale, own)} + {element(shift, own)}"
         domain = dict(zip(every, extents(x), strict=True))
         to.assign(f"norm{n}", domain, f"{element(out, every)} = {value}")
+
+
+MEAN, VARIANCE = "mean", "var"
+"""The further results of batch norm in training."""
+
+
+@dataclass(frozen=True)
+class BatchNormOfBatch(Operation):
+    """(x - mean) / sqrt(variance + eps) * gamma + beta for each channel, with the batch's statistics.
+
+    Ioffe and Szegedy, Batch Normalization (2015), algorithm 1. Further results are the mean, and the variance with
+    Bessel's correction.
+    """
+
+    axis: int
+    eps: float
+    affine: bool
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """meansum: s; mean: mu; varsum: q; var: v; rstd: r; norm: h."""
+        return ("meansum_init", "meansum", "mean", "varsum_init", "varsum", "var", "rstd", "norm")
+
+    @property
+    def result(self) -> str:
+        """The normalised value."""
+        return "h"
+
+    @property
+    def operand_stems(self) -> tuple[str, ...]:
+        """The scale and the offset are the layer's parameters."""
+        return ("c", "gamma", "beta")
+
+    def shape(self, shapes: Sequence[Shape]) -> Shape:
+        """The input's shape; gamma and beta are (C,)."""
+        x = shapes[0]
+        if self._elements(x) < 2:
+            raise BadArgument(
+                f"batch_norm_of_batch: a channel of the input {x} has {quantity(self._elements(x), 'element')}, "
+                "expected 2 or more: their variance is taken"
+            )
+        for name, given in zip(("gamma", "beta"), shapes[1:], strict=False):
+            if given != (x[self.axis],):
+                raise BadArgument(
+                    f"batch_norm_of_batch: {name} has shape {given}, expected {(x[self.axis],)}"
+                )
+        return x
+
+    def _elements(self, x: Shape) -> int:
+        """How many elements a channel has."""
+        return prod(numbers("batch_norm_of_batch", (size for a, size in enumerate(x) if a != self.axis)))
+
+    def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
+        """Mean, variance, reciprocal standard deviation, and the value."""
+        x, shape = operands[0], extents(operands[0])
+        every = to.dims(x.rank)
+        channel = {every[self.axis]: shape[self.axis]}
+        domain = channel | dict(zip(every, shape, strict=True))
+        stems = ("s", "mu", "q", "v", "r")
+        total, mean, squares, variance, root = (
+            to.temporary(stem, n, (shape[self.axis],), out.dtype) for stem in stems
+        )
+        s, mu, q, v, r = (element(t, channel) for t in (total, mean, squares, variance, root))
+        apart, count = f"({element(x, every)} - {mu})", self._elements(shape)
+        to.assign(f"meansum_init{n}", channel, f"{s} = 0.0")
+        to.assign(f"meansum{n}", domain, f"{s} += {element(x, every)}")
+        to.assign(f"mean{n}", channel, f"{mu} = {s} / {float(count)!r}")
+        to.assign(f"varsum_init{n}", channel, f"{q} = 0.0")
+        to.assign(f"varsum{n}", domain, f"{q} += {apart} * {apart}")
+        to.assign(f"var{n}", channel, f"{v} = {q} / {float(count - 1)!r}")
+        to.assign(f"rstd{n}", channel, f"{r} = 1.0 / sqrt({q} / {float(count)!r} + {self.eps!r})")
+        affine = "".join(
+            f" {sign} {element(t, channel)}" for sign, t in zip("*+", operands[1:], strict=False)
+        )
+        to.assign(f"norm{n}", domain, f"{element(out, every)} = {apart} * {r}{affine}")
+        to.further[out.name, MEAN] = mean
+        to.further[out.name, VARIANCE] = variance
+
+
+@dataclass(frozen=True)
+class Renewed(Pointwise):
+    """The next value of what a layer keeps: a step from the old value, a constant with a name, to another."""
+
+    stem: str = "c"
+
+    @property
+    def operand_stems(self) -> tuple[str, ...]:
+        """The kept array, and what it moves to."""
+        return (self.stem, "c")
 
 
 @dataclass(frozen=True)

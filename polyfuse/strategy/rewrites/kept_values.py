@@ -1,0 +1,148 @@
+"""Choose what a backward pass finds kept and what it computes again, under a limit of bytes.
+
+    kept: a0 2 MB, z0 2 MB, memory=2 MB      ->      z0 is kept;  a0 = max(z0, 0) again where the backward pass reads it
+
+Every kept value begins stored. One after the other is computed again instead: first those for which the model expects
+less than for storing and loading them, then the cheapest for each byte that it saves, until the rest is within the
+limit. What computes a value again starts at kept values and inputs, and is done for this value alone, so its copies
+live only where it is read. The order is greedy: values that need each other's statements are priced anew each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from polyfuse.errors import BadArgument
+from polyfuse.ir import Nest
+from polyfuse.ir.tree import parts, restrict
+from polyfuse.machine import Machine
+from polyfuse.machine.levels import size_text
+from polyfuse.rewrite.gradient.recompute import Passes, recomputed
+from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.cost.roofline import Model, microseconds
+from polyfuse.strategy.fusion.gemm_pairs import alone_cost
+from polyfuse.strategy.remarks import Remark, weighed
+
+PASS = "kept values"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A nest of gradients with what was chosen.
+
+    Attributes:
+        nest: The nest.
+        bytes: The size of what the backward pass finds kept.
+        remarks: For each kept value of the forward pass what was done with it, with both prices.
+    """
+
+    nest: Nest
+    bytes: int
+    remarks: tuple[Remark, ...]
+
+
+def within_memory(call: str, nest: Nest, forward: frozenset[str], memory: int, machine: Machine) -> Kept:
+    """Keep no more than so many bytes from the forward pass for the backward pass.
+
+    Args:
+        call: The function that was called, for errors.
+        nest: A nest of gradients, of sizes that are numbers.
+        forward: Its statements of the forward pass.
+        memory: The limit in bytes.
+        machine: The machine whose model prices both.
+
+    Returns:
+        The nest, and a remark for each value.
+
+    Raises:
+        BadArgument: if sizes are symbolic, or no choice is within the limit: the message has the least that is.
+    """
+    if nest.params:
+        raise BadArgument(
+            f"{call}: memory={memory} of a nest over {', '.join(nest.params)}: how large values are is not known; "
+            "give sizes first (`with_sizes`)"
+        )
+    prices = _Prices(Passes(nest, forward), machine)
+    again: set[str] = set()
+    while (tensor := _next(prices, again, memory)) is not None:
+        again.add(tensor)
+    left = prices.bytes(again)
+    if left > memory:
+        raise BadArgument(
+            f"{call}: memory={memory}, but the backward pass needs at least {left} bytes of values of the forward "
+            f"pass that cannot be computed again for less: memory={left} does"
+        )
+    remarks = tuple(_remark(prices, tensor, again) for tensor in prices.passes.kept)
+    return Kept(recomputed(prices.passes, again), left, remarks)
+
+
+class _Prices:
+    """What it takes to store values and to compute them again."""
+
+    def __init__(self, passes: Passes, machine: Machine) -> None:
+        self.passes, self.machine = passes, machine
+        self.counts = Counts(passes.nest)
+        self.model = Model(self.counts, machine)
+        self._seconds: dict[frozenset[str], float] = {}
+
+    def bytes(self, again: Collection[str]) -> int:
+        """The size of what is kept."""
+        return sum(self.counts.tensor_bytes(name) for name in self.passes.kept if name not in again)
+
+    def storing(self, tensor: str) -> float:
+        """The seconds of writing a value once and reading it once."""
+        moved = 2 * self.counts.tensor_bytes(tensor)
+        level = self.machine.level(self.counts.total_bytes)
+        return moved / self.machine.bandwidth(level, self.machine.units)
+
+    def computing(self, tensor: str, again: Collection[str]) -> float | None:
+        """The seconds of computing a value from what is kept; None if it cannot be."""
+        stored = [name for name in self.passes.kept if name not in again and name != tensor]
+        found = self.passes.again(tensor, stored)
+        if found is None:
+            return None
+        names = frozenset(s.name for s in found)
+        if names not in self._seconds:
+            order = restrict(self.passes.nest.order, names)
+            assert order is not None, "a kept value is computed"
+            costs = (alone_cost(self.passes.nest, self.model, part).total for part in parts(order))
+            self._seconds[names] = sum(costs)
+        return self._seconds[names]
+
+    def total(self, again: Collection[str]) -> float | None:
+        """The seconds of all values that are computed again; None if one cannot be."""
+        every = [self.computing(tensor, again) for tensor in again]
+        return None if None in every else sum(one for one in every if one is not None)
+
+
+def _next(prices: _Prices, again: Collection[str], memory: int) -> str | None:
+    """The next value to compute again; None if the rest is kept."""
+    usual = prices.total(again) or 0.0
+    tight = prices.bytes(again) > memory
+    found: list[tuple[float, str]] = []
+    for tensor in prices.passes.kept:
+        size = prices.counts.tensor_bytes(tensor)
+        if tensor in again or not size:
+            continue
+        seconds = prices.total({*again, tensor})
+        if seconds is None:
+            continue
+        more = seconds - usual - prices.storing(tensor)
+        if more < 0 or tight:
+            found.append((more / size, tensor))
+    return min(found, default=(0.0, None))[1]
+
+
+def _remark(prices: _Prices, tensor: str, again: Collection[str]) -> Remark:
+    """What was done with a value, and what both ways take."""
+    storing, computing = prices.storing(tensor), prices.computing(tensor, again)
+    size = size_text(prices.counts.tensor_bytes(tensor)).strip()
+    if computing is None:
+        line = f"{tensor} ({size}) is kept, as a value that it is computed of is overwritten: {microseconds(storing)}."
+        return weighed(PASS, (tensor,), False, line, float("inf"), storing)
+    numbers = f"{microseconds(computing)} to compute it again, {microseconds(storing)} to store and load it"
+    done = "is computed again in the backward pass" if tensor in again else "is kept"
+    taken = tensor in again
+    line = f"{tensor} ({size}) {done}: {numbers}."
+    return weighed(PASS, (tensor,), taken, line, computing, storing, chosen=taken and computing >= storing)
