@@ -53,6 +53,7 @@ from polyfuse.strategy.rewrites import (
     overlapped_tiling,
     preround_operands,
     private_accumulator,
+    private_places,
     privatize_scratch,
     rematerialize,
     shared_sweep,
@@ -108,6 +109,7 @@ REWRITES = (
     Rewrite(batch_isomorphic.PASS, batch_isomorphic.in_batches),
     Rewrite(detach_output.PASS, detach_output.with_readers),
     Rewrite(split_reduction.WHERE_SUMMED, split_reduction.with_values_where_summed, kinds=("cuda",)),
+    Rewrite(private_places.PASS, private_places.with_private_places, kinds=("cpu",)),
     Rewrite(split_reduction.PASS, split_reduction.in_two_passes),
     Rewrite(rematerialize.PASS, rematerialize.computed_where_read, kinds=("cpu",)),
 )
@@ -117,6 +119,7 @@ REWRITES = (
 - split sum terms before batch isomorphic: terms of several sums may be isomorphic products;
 - detach output behind batch isomorphic, so that a batch's output is detached once;
 - values where summed before split reduction, which then splits what reads them;
+- private places before it, as it counts the iterations that do nothing;
 - split reduction and rematerialize last: they price kernels, and need to see those that there are going to be.
 """
 
@@ -172,7 +175,13 @@ CHOICES = (
 
 ON_STATEMENTS = (
     *(views.PASS, grouped_conv.PASS, split_sum_terms.PASS, detach_output.PASS),
-    *(split_reduction.WHERE_SUMMED, rematerialize.PASS, split_k.PASS, overlapped_tiling.PASS),
+    *(
+        split_reduction.WHERE_SUMMED,
+        private_places.PASS,
+        rematerialize.PASS,
+        split_k.PASS,
+        overlapped_tiling.PASS,
+    ),
     *(group_search.PASS, backtrack.PASS, loop_partition.PASS),
     *(form.name for form in shape_each.FORMS),
     *CHOICES,

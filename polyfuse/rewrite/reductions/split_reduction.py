@@ -149,9 +149,11 @@ def why_not_split_reduction(
     subscripts = s.write.subscripts()
     if any(subscripts.get_pw_aff(d).involves_dims(IN, at, 1) for d in range(s.write.map.dim(OUT))):
         return refused(call, f"each value of {dim} has its own result", "a reduced dimension")
-    if {symbol.name for symbol in s.body.free_symbols} & set(s.dims):
+    if dim in {symbol.name for symbol in s.body.free_symbols}:
         return refused(
-            call, f"the value of {statement} depends on its index", "a value of tensors and numbers only"
+            call,
+            f"the value of {statement} depends on its index",
+            "a value of tensors, numbers and other indices",
         )
     if not any(trees.statements(part) == (statement,) for part in trees.parts(nest.order)):
         return refused(

@@ -159,7 +159,7 @@ def _at_once(machine: Machine) -> int:
     return machine.units * threads
 
 
-def _reduced(nest: Nest, name: str) -> dict[str, int]:
+def reduced_dims(nest: Nest, name: str) -> dict[str, int]:
     """The dimensions that a statement combines over, with their extents."""
     s = nest.statement(name)
     element = s.write.subscripts()
@@ -172,7 +172,7 @@ def _reduced(nest: Nest, name: str) -> dict[str, int]:
 
 
 def _on_cpu(nest: Nest, name: str, machine: Machine) -> list[SplitReduction]:
-    extents = _reduced(nest, name)
+    extents = reduced_dims(nest, name)
     dim = max(extents, key=lambda d: extents[d])
     inner = Counts(nest).work(name).instances // extents[dim]
     size = max(1, min(LONG // max(1, inner), extents[dim] // machine.units))
@@ -200,13 +200,13 @@ def _on_cuda(nest: Nest, name: str, machine: Machine) -> list[SplitReduction]:
 def _goes_on(nest: Nest, name: str) -> bool:
     """True if a reduction still combines so many values of each result that another pass can pay."""
     counts, row = Counts(nest), _row(nest, name)
-    most = ALONE if row is not None and len(_reduced(nest, name)) == 1 else LONG
+    most = ALONE if row is not None and len(reduced_dims(nest, name)) == 1 else LONG
     return counts.work(name).instances >= most * max(1, counts.footprint(name, 0))
 
 
 def _row(nest: Nest, name: str) -> str | None:
     """The dimension along which a reduction's reads are neighbours, a warp of them at least; None without one."""
-    s, extents = nest.statement(name), _reduced(nest, name)
+    s, extents = nest.statement(name), reduced_dims(nest, name)
     if not is_real(nest.tensor(s.write.tensor).dtype):
         return None
     along = (d for d in extents if max(stride(access, s.dims.index(d)) for access in s.reads) == 1)
@@ -218,7 +218,7 @@ def _in_rows(nest: Nest, name: str, row: str, machine: Machine) -> list[SplitRed
 
     A long row is cut, else the longest loop around rows; every loop is where that leaves threads of the machine idle.
     """
-    extents = _reduced(nest, name)
+    extents = reduced_dims(nest, name)
     wanted = max(1, BLOCKS * machine.units // max(1, Counts(nest).footprint(name, 0)))
     around = {d: n for d, n in extents.items() if d != row}
     most = max(around, key=lambda d: around[d], default=row)
@@ -245,7 +245,7 @@ def _interleaved(nest: Nest, name: str, machine: Machine) -> list[SplitReduction
     done: list[SplitReduction] = []
     idle = _at_once(machine) // max(1, Counts(nest).footprint(name, 0))
     partial = name
-    for dim, extent in reversed(_reduced(nest, name).items()):
+    for dim, extent in reversed(reduced_dims(nest, name).items()):
         count = min(_power_of_two(idle), _power_of_two(extent // EACH))
         if count > 1 and why_not_split_reduction(nest, partial, dim, parts=count) is None:
             done.append(split_reduction(nest, partial, dim, parts=count))
