@@ -138,7 +138,7 @@ def with_read(
 ) -> ast.Assign | ast.AugAssign | ast.AnnAssign:
     """The assignment with a variable in its value in the place of an element."""
     made = deepcopy(node)
-    assert made.value is not None, "an element of it was found"
+    assert made.value is not None, "the element is in the value"
     found = _Replaced(
         ast.unparse(part), lambda read: ast.copy_location(ast.Name(variable, ast.Load()), read)
     ).visit(made.value)

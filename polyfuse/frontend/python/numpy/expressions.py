@@ -407,9 +407,7 @@ class Expressions:
         class Written(ast.NodeTransformer):
             def visit_Name(self, part: ast.Name) -> ast.expr:
                 outside = frame.outside(part.id) if frame.found(part.id) is None else None
-                if isinstance(outside, bool) or not isinstance(outside, int):
-                    return part
-                return number(outside)
+                return part if not isinstance(outside, int) or isinstance(outside, bool) else number(outside)
 
         made = Written().visit(deepcopy(self.program.aliases.written_out(node)))
         assert isinstance(made, ast.expr), "an expression stays one"

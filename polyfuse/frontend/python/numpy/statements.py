@@ -550,8 +550,8 @@ class Statements:
         variable, bounds, bindings = heads
         steps = self._steps(node, variable, bounds)
         if steps is not None:
-            for one in steps:
-                frame.variables[variable] = Scalar(placed(number(one), node), "integer")
+            for at in steps:
+                frame.variables[variable] = Scalar(placed(number(at), node), "integer")
                 self.statements(node.body)
             return
         own = self.variable(variable)
@@ -964,13 +964,9 @@ class Statements:
         inner = Frame(source, around=around, caller=self.frame, call=node, label=label)
         given = self._arguments(expressions, node, tree, args, named, defaults)
         for parameter, value in given.items():
-            whole = (
-                expressions.known(value.node)
-                if isinstance(value, Scalar) and is_integer(value.dtype)
-                else None
-            )
-            if isinstance(value, Scalar) and whole is not None:
-                value = Scalar(placed(number(whole), node), value.dtype)
+            if isinstance(value, Scalar) and is_integer(value.dtype):
+                whole = expressions.known(value.node)
+                value = value if whole is None else Scalar(placed(number(whole), node), value.dtype)
             if isinstance(value, Scalar) and not isinstance(value.node, ast.Constant):
                 value = self._argument(inner, parameter, value)
             elif isinstance(value, Array) and value.storage is None and _count(tree, parameter) > 1:
