@@ -24,6 +24,7 @@ TURNS = 10
 
 def rows(name: str, size: int, layers: int | None, freeze: bool, whole: bool) -> Iterator[Row]:
     """What is known of a model, part by part, so that a process that is stopped has said something."""
+    torch._dynamo.config.allow_rnn = True
     made = case(name, size, layers)
     with torch.no_grad():
         counted = coverage(made)
