@@ -205,7 +205,7 @@ def test_layers_print_as_they_are_made() -> None:
         (lambda: nn.Linear(0, 4), r"Linear\(0, 4\): both sizes must be at least 1"),
         (
             lambda: nn.Linear(4, 4, dtype="complex64"),
-            "or bfloat16, not in complex64",
+            "or bfloat16, not in 'complex64'",
         ),
         (lambda: nn.LayerNorm(()), "at least one size"),
         (lambda: nn.RMSNorm((4, 0)), r"RMSNorm\(\(4, 0\)\): at least one size"),
