@@ -8,17 +8,22 @@ all of B reverses the order of B[l] and A[l'] with l < l' only, in one iteration
 goes from B to A there, so each read finds the value that it found before.
 
 The adjoint of a loop holds the adjoints of all that is in it. In a loop of a product alone they are products, too. The
-strategy fuses again what pays.
+strategy fuses again what pays. A sum of several products is several sums first, each with adjoints of its own.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from polyfuse.ir import Nest
+import sympy
+
+from polyfuse.ir import Nest, Statement
 from polyfuse.ir.dependences import Pairs
+from polyfuse.ir.scalar import reads_in
 from polyfuse.ir.tree import Leaf, Loop, Tree, loops, sequence
 from polyfuse.ir.tree import Sequence as Siblings
+from polyfuse.rewrite.reductions.factor_out import factors
+from polyfuse.rewrite.reductions.split_sum_terms import terms, terms_of, why_not_terms
 from polyfuse.rewrite.storage.expansion import expand
 
 
@@ -33,6 +38,25 @@ def in_own_loops(nest: Nest) -> Nest:
     order = _apart(wide.order, wide.dependences().among(wide.order.names))
     more = sum(1 for _ in loops(order)) > sum(1 for _ in loops(nest.order))
     return replace(wide, order=order) if more else nest
+
+
+def with_products_apart(nest: Nest) -> Nest:
+    """Return the nest with sums of several products as several sums (`split_sum_terms`).
+
+    y[i, j] += a[i, k] * b[j, k] + b[i, k] * a[j, k]  ->  y[i, j] += a[i, k] * b[j, k];  y[i, j] += b[i, k] * a[j, k]
+    """
+    for s in nest.statements:
+        if _is_sum_of_products(nest, s) and why_not_terms(nest, s.name) is None:
+            nest = terms(nest, s.name).nest
+    return nest
+
+
+def _is_sum_of_products(nest: Nest, s: Statement) -> bool:
+    """True if a statement adds several products of two or more reads in each of several steps."""
+    if s.op != "+=" or not isinstance(s.body, sympy.Add):
+        return False
+    every = [sum(bool(reads_in(factor)) for factor in factors(term)) for term in terms_of(s.body)]
+    return min(every) > 1 and not s.write.map.intersect_domain(nest.domains[s.name]).is_injective()
 
 
 def _apart(tree: Tree, pairs: tuple[Pairs, ...]) -> Tree:

@@ -15,7 +15,7 @@ for all that share it; the rest has as many instances as a has elements.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import islpy as isl
 import sympy
@@ -58,6 +58,27 @@ def partial_sum(domain: isl.Set, terms: Mapping[int, Term]) -> PartialSum | None
     """
     found = [one for position in terms if (one := _by(domain, terms, position)) is not None]
     return max(found, key=lambda one: len(one.multiples), default=None)
+
+
+def regrouped(term: Term) -> Term:
+    """The term with numbers beside one of two other factors, as products take them: a * b * alpha -> a * (alpha * b).
+
+    A factor is computed once for all steps that read it where it is packed.
+    """
+    every = factors(term.body)
+    single = [factor for factor in every if _is_single(term, factor)]
+    others = [factor for factor in every if factor not in single]
+    if len(others) != 2 or not single:
+        return term
+    return replace(term, body=product([others[0], product([*single, others[1]])]))
+
+
+def _is_single(term: Term, factor: sympy.Basic) -> bool:
+    """True if a factor is of numbers alone that are the same for all instances."""
+    leaves = reads_in(factor)
+    if factor.free_symbols - set(leaves):
+        return False
+    return all(term.accesses[leaf.position].map.dim(isl.dim_type.out) == 0 for leaf in leaves)
 
 
 def _by(domain: isl.Set, terms: Mapping[int, Term], position: int) -> PartialSum | None:

@@ -37,7 +37,7 @@ from polyfuse.rewrite.gradient.activity import (
     derived_reads,
 )
 from polyfuse.rewrite.gradient.adjoint_bodies import pull
-from polyfuse.rewrite.gradient.apart import in_own_loops
+from polyfuse.rewrite.gradient.apart import in_own_loops, with_products_apart
 from polyfuse.rewrite.gradient.assembly import assembled
 from polyfuse.rewrite.gradient.copies import on_copies
 from polyfuse.rewrite.gradient.draft import Draft, element, onto
@@ -45,7 +45,7 @@ from polyfuse.rewrite.gradient.gathers import Addition, gathered
 from polyfuse.rewrite.gradient.layouts import Order, window_layout
 from polyfuse.rewrite.gradient.lifetimes import Lifetimes, meets
 from polyfuse.rewrite.gradient.owners import Instances, owned, same
-from polyfuse.rewrite.gradient.partial_sums import PartialSum, Term, partial_sum
+from polyfuse.rewrite.gradient.partial_sums import PartialSum, Term, partial_sum, regrouped
 from polyfuse.rewrite.gradient.phases import in_own_array, lies_apart
 from polyfuse.rewrite.gradient.recompute import Passes, numbers_alone, recomputed
 from polyfuse.rewrite.gradient.shares import Share, share_of, with_explicit
@@ -238,7 +238,7 @@ class _Reversal:
         seeded: bool,
     ) -> None:
         copied, self.last = on_copies(given)
-        self.nest = with_explicit(in_own_loops(copied))
+        self.nest = with_explicit(in_own_loops(with_products_apart(copied)))
         self.wrt, self.outputs, self.values, self.seeded = wrt, outputs, values, seeded
         self.draft = Draft(self.nest)
         self.lives = Lifetimes(self.nest)
@@ -357,7 +357,10 @@ class _Reversal:
     def _covers(self, one: _Contribution) -> bool:
         """True if the phases of a sum, which lie apart, have all elements of the adjoint."""
         s, tensor = one.statement, self.nest.tensor(one.access.tensor)
-        if s.op != "+=" or not self.lives.settled(tensor.name) or tensor.name in self.layouts:
+        numbers = any(not isinstance(symbol, Read) for symbol in s.body.free_symbols)
+        if s.op != "+=" or numbers or any(a.tensor == s.write.tensor for a in s.reads):
+            return False
+        if not self.lives.settled(tensor.name) or tensor.name in self.layouts:
             return False
         domain = self.nest.domains[s.name]
         phases = [(here.domain, here.access(one.access)) for here in owned(domain, one.access.map)]
@@ -426,7 +429,11 @@ class _Reversal:
             for one in wanted
             if outer and one.position not in assigns and self._sinks(s, one, terms[one.position].accesses)
         }
-        apart = {k: term for k, term in terms.items() if k not in assigns and (not outer or k in sinking)}
+        apart = {
+            k: term
+            for k, term in terms.items()
+            if k not in assigns and (not outer or k in sinking) and term.target.tensor not in self.covered
+        }
         shared = partial_sum(self.nest.domains[s.name], apart)
         if shared is not None:
             (self.sunk if outer else found).extend(self._multiples(s, shared, apart))
@@ -438,7 +445,8 @@ class _Reversal:
         ):
             additions = [one for k in chosen for one in self._additions(s, terms[k], around)]
             for one in gathered(additions, len(around)) if op == "+=" else additions:
-                if op == "+=" and not around and lies_apart(one.instances.domain, one.write, self.nest):
+                alone_in_loops = op == "+=" and (not outer or chosen[0] in sinking)
+                if alone_in_loops and lies_apart(one.instances.domain, one.write, self.nest):
                     trees = self._phase(s, one)
                 else:
                     made = self._added(s, op, one)
@@ -481,6 +489,8 @@ class _Reversal:
         """What is added for one read, by owners of the elements; the loops that stay come first."""
         used = frozenset(symbol.name for symbol in term.body.free_symbols if not isinstance(symbol, Read))
         target = self._adjoint(term.target)
+        if not term.target.map.intersect_domain(self.nest.domains[s.name]).is_injective():
+            term = regrouped(term)
         return [
             Addition(here, here.element(target), tuple(map(here.access, term.accesses)), term.body)
             for here in owned(self.nest.domains[s.name], term.target.map, kept, used)

@@ -62,7 +62,7 @@ def terms(nest: Nest, statement: str) -> Terms:
     check_legal(why_not_terms(nest, statement))
     s = nest.statement(statement)
     taken = {x.name for x in nest.statements}
-    first, *others = _terms(s.body)
+    first, *others = terms_of(s.body)
     made = [with_body(s, s.reads, first)]
     for number, term in enumerate(others, start=1):
         name = fresh(f"{statement}_{number}", taken)
@@ -101,10 +101,10 @@ def why_not_terms(nest: Nest, statement: str) -> Refusal | None:
     return None
 
 
-def _terms(body: sympy.Basic) -> list[sympy.Basic]:
+def terms_of(body: sympy.Basic) -> list[sympy.Basic]:
     """The terms of nested sums, in order: (a + b) + c  ->  a, b, c."""
     if isinstance(body, sympy.Add):
-        return [term for arg in body.args for term in _terms(arg)]
+        return [term for arg in body.args for term in terms_of(arg)]
     return [body]
 
 

@@ -140,6 +140,39 @@ def test_loops(nest: Nest) -> None:
     assert bool(found.stored) is (nest.name != "last_one_wins")
 
 
+@pf.nest
+def scaled_stride(a: "f64", x: "f64[10]", w: "f64[4]", y: "f64[4]"):
+    for p in range(4):
+        for r in range(4):
+            y[p] += a * x[2 * p + r] * w[r]
+
+
+@pf.nest
+def numbered_stride(x: "f64[10]", w: "f64[4]", y: "f64[4]"):
+    for p in range(4):
+        for r in range(4):
+            y[p] += x[2 * p + r] * w[r] * (r + 1)
+
+
+@pf.nest
+def strides_in_a_loop(x: "f64[10, 2]", w: "f64[4]", y: "f64[4]"):
+    for t in range(2):
+        for p in range(4):
+            for r in range(4):
+                y[p] += x[2 * p + r, t] * w[r]
+        for p in range(4):
+            y[p] = y[p] * y[p]
+
+
+@pytest.mark.parametrize(
+    "nest", [scaled_stride, numbered_stride, strides_in_a_loop], ids=lambda nest: nest.name
+)
+def test_strides(nest: Nest) -> None:
+    found = agrees(nest).nest
+    first = next(s for s in found.statements if s.write.tensor == "x_grad")
+    assert not first.is_reduction, "a sum begins with a first value"
+
+
 def test_values_that_are_overwritten_are_kept() -> None:
     found = reverse(in_place.with_sizes({"N": 6}))
     assert found.stored[0] == (
@@ -204,6 +237,18 @@ def test_products_of_a_loop_have_loops_of_their_own_and_share_a_sum() -> None:
         "beta_grad += C_bar[i, j] * C[i, j]",
     ]
     assert not any(isinstance(loop.body, Sequence) for loop in loops(nest.order))
+
+
+def test_a_sum_of_products_has_products_as_gradients() -> None:
+    lines = lines_of(pf.vjp(KERNELS["syr2k"].nest, ("alpha", "A")))
+    assert [line for line in lines if "+=" in line] == [
+        "S1_1_part[i, k] += C_sum[i, j] * B[j, k]",
+        "alpha_grad += S1_1_part[i, j] * A[i, j]",
+        "A_grad[i, j] += S1_1_part[i, j] * alpha",
+        "S1_part[j, k] += C_sum[i, j] * B[i, k]",
+        "A_grad[i, j] += S1_part[i, j] * alpha",
+        "alpha_grad += S1_part[i, j] * A[i, j]",
+    ]
 
 
 def test_terms_of_a_stencil_are_gathered_where_all_of_them_meet() -> None:
