@@ -276,8 +276,6 @@ FUNCTIONS: Mapping[str, Callable[..., sympy.Expr]] = {
     "max": Maximum,
     "min": Minimum,
     "where": Select,
-    "floor_divide": lambda a, b: FloorDiv(a, b, evaluate=False),
-    "remainder": lambda a, b: Modulo(a, b, evaluate=False),
     **{dtype: _function(node) for dtype, node in CONVERSIONS.items()},
 }
 """The functions a body may call, by the name they have in text."""

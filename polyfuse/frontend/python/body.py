@@ -11,7 +11,7 @@ Whatever else stands where a `value` is expected is refused, with its place in t
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
@@ -40,7 +40,10 @@ ALLOWED = (
 )
 TESTS = "comparisons (< <= > >= == !=) of values; and, or, not"
 
-_ARITY = {"pow": 2, "floor_divide": 2, "remainder": 2, "where": 3}
+_DIVISIONS: Mapping[str, type[ast.operator]] = {"floor_divide": ast.FloorDiv, "remainder": ast.Mod}
+"""The names of // and % as functions, of floats too."""
+
+_ARITY = {"pow": 2, "where": 3, **dict.fromkeys(_DIVISIONS, 2)}
 
 
 @dataclass
@@ -229,7 +232,9 @@ class Body:
             return reduce(scalar.FUNCTIONS[name], args)
         if name is None or name in ("max", "min", "len") or len(args) != _ARITY.get(name, 1):
             self._refuse(node, f"{ast.unparse(node)} with {quantity(len(args), 'argument')}", ALLOWED)
-        self.fractional |= name not in ("abs", "pow", "floor", "ceil", "floor_divide", "remainder")
+        self.fractional |= name not in ("abs", "pow", "floor", "ceil", *_DIVISIONS)
+        if name in _DIVISIONS:
+            return BINARY[_DIVISIONS[name]](*args)
         return args[0] if name == "float" else scalar.FUNCTIONS[name](*args)
 
     def _of_integers(self, node: ast.BinOp) -> sympy.Expr:

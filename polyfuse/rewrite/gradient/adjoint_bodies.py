@@ -38,6 +38,7 @@ from polyfuse.ir.scalar import (
     FUNCTIONS,
     AsType,
     Expm1,
+    FloorDiv,
     Log1p,
     Log2,
     Log10,
@@ -91,7 +92,7 @@ def _visit(node: sympy.Basic, seed: sympy.Expr, found: Contributions) -> None:
     match node:
         case Modulo(args=(left, right)):
             _visit(left, seed, found)
-            _visit(right, neg(mul(seed, FUNCTIONS["floor_divide"](left, right))), found)
+            _visit(right, neg(mul(seed, FloorDiv(left, right, evaluate=False))), found)
         case OfIntegers():
             return
         case sympy.Add():
