@@ -183,7 +183,7 @@ class _Reader:
         known = ", ".join(scalar.FUNCTIONS)
         raise InvalidNest(
             f"statement {self.domain.get_tuple_name()}: cannot read {ast.unparse(node)!r}; "
-            f"allowed are numbers, subscripted tensors, + - * / **, // % << >> & | ^ of integers, one "
+            f"allowed are numbers, subscripted tensors, + - * / ** // %, << >> & | ^ of integers, one "
             f"comparison, and {known}"
         )
 

@@ -34,7 +34,7 @@ from polyfuse.sets import OUT
 
 _APART = ("where", "float", "range", "len", *ITEMSIZE)
 ALLOWED = (
-    "numbers, sizes, indices, scalars, A[i, j] or A[i][j], + - * / **, // % << >> & | ^ of integers, "
+    "numbers, sizes, indices, scalars, A[i, j] or A[i][j], + - * / ** // %, << >> & | ^ of integers, "
     f"a if test else b, and {' '.join(name for name, _ in FUNCTIONS if name not in _APART)}, "
     "np.where, float, len, and types such as np.int8"
 )
