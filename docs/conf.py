@@ -2,6 +2,7 @@
 
 import re
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -32,6 +33,22 @@ myst_heading_anchors = 3
 default_role = "code"
 autosummary_generate = True
 autosummary_ignore_module_all = False  # a public module's page has the names that it hands on
+
+PACKAGE = Path(__file__).parents[1] / "polyfuse"
+
+
+def modules_in(folder: Path) -> list[str]:
+    """The modules of a package, by its files: `__all__` names few of them."""
+    inside = [*folder.glob("*.py"), *(path.parent for path in folder.glob("*/__init__.py"))]
+    return sorted(path.stem for path in inside if not path.stem.startswith("_"))
+
+
+autosummary_context = {
+    "modules_in": {
+        ".".join(path.parent.relative_to(PACKAGE.parent).parts): modules_in(path.parent)
+        for path in PACKAGE.rglob("__init__.py")
+    }
+}
 # Described without the extras that bring them.
 autodoc_mock_imports = ["torch", "functorch", "onnx", "google"]
 autodoc_default_options = {
