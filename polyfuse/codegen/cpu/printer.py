@@ -30,6 +30,7 @@ from polyfuse.codegen.cpu.patterns.no_unroll import not_written_out
 from polyfuse.codegen.cpu.patterns.nontemporal_stores import in_lines, streamed, streams_inside
 from polyfuse.codegen.cpu.patterns.outer_loop_vectorize import rows_abreast
 from polyfuse.codegen.cpu.patterns.scalar_promotion import Gathered
+from polyfuse.codegen.cpu.patterns.transposed_stores import transposed_store
 from polyfuse.codegen.cpu.patterns.window_steps import values_of
 from polyfuse.codegen.looptree.body_source import Values
 from polyfuse.codegen.looptree.collapse_axes import along_two_axes
@@ -128,7 +129,7 @@ class CpuEmitter(InRegions):
     def loop(self, node: For) -> list[str]:
         """A loop, of whose variable the lines inside know what values it has."""
         decided = decided_outside(node)
-        if decided is not None and self._is_abreast(decided[1]):
+        if decided is not None and self._is_better_inside(decided[1]):
             return self.lines(Guard(*decided))
         outside = self.known, self.facts, self.around
         outermost = not (self.around and streams_inside(self.around[-1]))
@@ -143,9 +144,11 @@ class CpuEmitter(InRegions):
         finally:
             self.known, self.facts, self.around = outside
 
-    def _is_abreast(self, node: For) -> bool:
-        """True if a loop's steps run for rows side by side."""
-        return rows_abreast(node, self.place, self.unused, lambda *_: "") is not None
+    def _is_better_inside(self, node: For) -> bool:
+        """True if a loop, once it is inside a condition, has steps for rows side by side, or stores a tile across."""
+        if rows_abreast(node, self.place, self.unused, lambda *_: "") is not None:
+            return True
+        return self.has_tiles and transposed_store(node, self.unused) is not None
 
     def guarded(self, condition: ast.expr, holds: bool, node: Node) -> list[str]:
         """The lines of a node, which know the condition."""

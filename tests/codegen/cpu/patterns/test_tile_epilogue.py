@@ -160,9 +160,18 @@ def test_the_call_for_a_row() -> None:
 
 
 @pytest.mark.parametrize(
+    ("op", "line"), [("+=", "out[:] = out + y"), ("max=", "out[:] = larger(out, y)")], ids=["+", "max"]
+)
+def test_whole_vectors_are_changed_in_place(op: str, line: str) -> None:
+    loop, rows = row(store(OUT, SUMS, op=op)), Rows()
+    assert tile_row(loop, loop, placed, rows) is not None
+    assert rows.printed == [f"def row(y, out): {line}"]
+
+
+@pytest.mark.parametrize(
     ("what", "loop"),
     [
-        ("added to what is there", row(store(OUT, SUMS, op="+="))),
+        ("added to what is there, the last in a part of a vector", row(store(OUT, SUMS, op="+="), high="20")),
         ("too short", row(store(OUT, SUMS), high="3")),
         ("too long", row(store(OUT, SUMS), high=str(16 * MOST + 1))),
         ("of a length that is not known", row(store(OUT, SUMS), high="min(32, n)")),
