@@ -5,6 +5,8 @@
 
 The same values in the same order. The theorem: nothing else stands in the loops that the two copies are put around, and
 the sum reads nothing that it writes, so that z's elements are the sum's alone there. A temporary can stay in registers.
+
+Sums that lie apart, as z[2 * i, 2 * j + 1], lie side by side in a temporary s[i, j] of known size.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from polyfuse.ir.scalar import read
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Leaf, Loop, Tree, path_to, replace_node, sequence, statements
 from polyfuse.rewrite.recorded import recorded
-from polyfuse.sets import IN, OUT, SET
+from polyfuse.sets import IN, OUT, SET, bounding_box
 
 
 @recorded("own_sums")
@@ -29,6 +31,7 @@ def own_sums(nest: Nest, name: str) -> Nest | None:
     """Accumulate a statement's sum in a tensor of its own.
 
     S: z[e] += t   ->   begin_S: s[e] = z[e];  S: s[e] += t;  end_S: z[e] = s[e]
+    S[i]: z[2 * i] += t   ->   …  S[i]: s[i] += t;  …
 
     Args:
         nest: The nest.
@@ -48,9 +51,11 @@ def own_sums(nest: Nest, name: str) -> Nest | None:
     known = nest.tensor(target)
     total = fresh(f"{target}_own", {t.name for t in nest.tensors})
     names = {other.name for other in nest.statements}
-    begin = _copy(results, fresh(f"begin_{name}", names), total, target)
-    end = _copy(results, fresh(f"end_{name}", names), target, total)
-    added = replace(s, write=Access(total, s.write.map.set_tuple_name(OUT, total)))
+    shape, held = _held(nest, s, steps) or (known.shape, s.write.map)
+    written = _without(held.intersect_domain(nest.domains[name]), steps)
+    begin = _copy(fresh(f"begin_{name}", names), (total, written), (target, results))
+    end = _copy(fresh(f"end_{name}", names), (target, results), (total, written))
+    added = replace(s, write=Access(total, held.set_tuple_name(OUT, total)))
     path = path_to(nest.order, name)
     own = next(node for node in path if statements(node) == (name,))
     around = [node for node in path[: path.index(own)] if isinstance(node, Loop)]
@@ -64,8 +69,33 @@ def own_sums(nest: Nest, name: str) -> Nest | None:
     every = tuple(
         new for old in nest.statements for new in ((begin, added, end) if old.name == name else (old,))
     )
-    tensors = (*nest.tensors, Tensor(total, known.shape, known.dtype, "temporary"))
+    tensors = (*nest.tensors, Tensor(total, shape, known.dtype, "temporary"))
     return nest.rewritten(tensors, every, order, frozenset((target, total)))
+
+
+def _held(nest: Nest, s: Statement, steps: list[int]) -> tuple[tuple[int | str, ...], isl.Map] | None:
+    """The shape of a temporary for sums that lie apart, and where they lie in it; None for others, and unknown sizes.
+
+    { S[i, k] -> z[2i] } with 0 <= i < 8: (8,), { S[i, k] -> s[i] }
+    """
+    box = bounding_box(nest.domains[s.name])
+    if not lie_apart(s.write) or nest.params or box is None:
+        return None
+    kept = [bounds for d, bounds in enumerate(box) if d not in steps]
+    if any(low < 0 for low, _ in kept):
+        return None
+    held = isl.Map.identity(s.write.map.get_space().domain().map_from_set())
+    for d in reversed(steps):
+        held = held.project_out(OUT, d, 1)
+    return tuple(high + 1 for _, high in kept), held
+
+
+def lie_apart(write: Access) -> bool:
+    """True if a subscript is a multiple of a dimension, as in z[2i]."""
+    at = write.subscripts()
+    pieces = (piece for axis in range(at.dim(OUT)) for _, piece in at.get_pw_aff(axis).get_pieces())
+    by = (piece.get_coefficient_val(IN, d) for piece in pieces for d in range(piece.dim(IN)))
+    return any(abs(value.to_python()) > 1 for value in by)
 
 
 def _without(write: isl.Map, steps: list[int]) -> isl.Map:
@@ -75,13 +105,14 @@ def _without(write: isl.Map, steps: list[int]) -> isl.Map:
     return write
 
 
-def _copy(results: isl.Map, name: str, target: str, source: str) -> Statement:
-    """name[i]: target[e(i)] = source[e(i)]."""
-    moved = results.set_tuple_name(IN, name)
-    write = Access(target, moved.set_tuple_name(OUT, target))
-    return Statement(
-        name, moved.domain(), write, "=", (Access(source, moved.set_tuple_name(OUT, source)),), read(0)
+def _copy(name: str, write: tuple[str, isl.Map], read_: tuple[str, isl.Map]) -> Statement:
+    """name[i]: target[e(i)] = source[f(i)], of (tensor, { [i] -> [e(i)] }) each."""
+    domain = write[1].domain().set_tuple_name(name)
+    at, found = (
+        Access(tensor, moved.set_tuple_name(IN, name).gist_domain(domain).set_tuple_name(OUT, tensor))
+        for tensor, moved in (write, read_)
     )
+    return Statement(name, domain, at, "=", (found,), read(0))
 
 
 def _moves_with(loop: Loop, name: str, steps: list[int]) -> bool:

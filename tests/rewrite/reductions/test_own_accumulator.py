@@ -68,3 +68,18 @@ def total(a: "f64[T, N, K]", y: "f64[N]"):
     arrays = {"a": rng.standard_normal((2, 3, 4)), "y": rng.standard_normal(3)}
     one, other = (pf.interpret(n, {**arrays})["y"] for n in (nest, made))
     assert (one == other).all()
+
+
+def test_results_that_lie_apart_lie_side_by_side_in_their_temporary() -> None:
+    draw = np.random.default_rng(1)
+    w = draw.standard_normal((3, 2, 4, 4)).astype(np.float32)
+    nest = pf.lower(nn.conv_transpose(nn.input("x", (1, 3, 5, 6)), w, stride=2, padding=1))
+    sums = [s.name for s in nest.statements if s.is_reduction]
+    assert len(sums) == 4
+    made = own_sums(nest, sums[0])
+    assert made is not None
+    made.check()
+    total = made.statement(sums[0]).write
+    assert (made.tensor(total.tensor).shape, str(total)) == ((1, 2, 5, 6), f"{total.tensor}[i, j, k, l]")
+    x = draw.standard_normal((1, 3, 5, 6)).astype(np.float32)
+    assert (pf.interpret(made, [x])["out"] == pf.interpret(nest, [x])["out"]).all()
