@@ -36,8 +36,10 @@ def kernels(plan: Plan) -> int:
 @pytest.mark.parametrize("batch", [1, 16])
 @pytest.mark.parametrize("machine", [CPU, CUDA], ids=lambda m: m.kind)
 def test_eight_small_layers_become_one_kernel(machine: Machine, batch: int) -> None:
+    """But for those of a CPU with rows for tiles in registers, which a loop of several products has none of."""
     plan = plan_for(mlp(8, 64, batch), machine)
-    assert [each for each in plan.once if not each] == [False]
+    apart = machine is CPU and batch > 1
+    assert plan.once.count(False) == (8 if apart else 1)
 
 
 def test_wide_layers_become_a_kernel_each_on_cuda_and_four_of_them_one_launch() -> None:
@@ -59,7 +61,8 @@ def test_four_wide_layers_become_at_most_four_kernels_on_a_cpu() -> None:
 @pytest.mark.parametrize("machine", [CPU, CUDA], ids=lambda m: m.kind)
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "layer_norm", "residual"])
 def test_one_kernel_each(name: str, machine: Machine) -> None:
-    assert kernels(plan_for(NESTS[name], machine)) == 1
+    """But for two products on a CPU, each with what follows it: microkernels save more there than a launch."""
+    assert kernels(plan_for(NESTS[name], machine)) == (2 if name == "residual" and machine is CPU else 1)
 
 
 @pytest.mark.parametrize("machine", [CPU, CUDA], ids=lambda m: m.kind)

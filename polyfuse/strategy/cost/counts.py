@@ -30,6 +30,7 @@ from polyfuse.sets import (
     dimension,
     greatest,
     least_and_most,
+    moves_with,
 )
 from polyfuse.strategy.cost.op_latency import effort
 
@@ -91,6 +92,7 @@ class Counts:
         self._carried: dict[tuple[int, int, int], tuple[object, bool]] = {}
         self._profiles: dict[tuple[str, int], tuple[isl.PwAff, tuple[float, ...]]] = {}
         self._filled: dict[str, float] = {}
+        self._rows: dict[str, tuple[int, int]] = {}
         self._sizes: dict[str, int] = {}
         self._extents: dict[tuple[str, int], tuple[isl.PwAff, tuple[int, int]]] = {}
 
@@ -254,6 +256,22 @@ class Counts:
             self._carried[key] = kept, not differing(pair.map, source, sink).is_empty()
         return self._carried[key][1]
 
+    def rows(self, name: str) -> tuple[int, int]:
+        """The values of a statement's longest dimension along which vectors run: (into neighbours, into places apart).
+
+        y[i, 2j] += x[i, k, j] of 4 × 8 × 16: (0, 8), as j is the only one along which both move within rows
+        """
+        if name not in self._rows:
+            write, *reads = self.nest.statement(name).accesses
+            found = [0, 0]
+            for d in range(self.domains[name].dim(SET)):
+                if all(stride(access, d) < 2 for access in (write, *reads)):
+                    apart = step(write, d) > 1
+                    low, high = self._range(name, dimension(self.domains[name], d))
+                    found[apart] = max(found[apart], high - low + 1)
+            self._rows[name] = found[0], found[1]
+        return self._rows[name]
+
     def _range(self, name: str, date: isl.PwAff) -> tuple[int, int]:
         key = name, id(date)
         if key not in self._extents:
@@ -279,5 +297,18 @@ def stride(access: Access, dim: int) -> int:
     """
     subscripts = access.subscripts()
     rank = subscripts.dim(OUT)
-    moved = [d for d in range(rank) if subscripts.get_pw_aff(d).involves_dims(IN, dim, 1)]
+    moved = [d for d in range(rank) if moves_with(subscripts.get_pw_aff(d), dim)]
     return 0 if not moved else 1 if moved == [rank - 1] else 2
+
+
+def step(access: Access, dim: int) -> int:
+    """The elements along its last dimension by which an access moves along a dimension of its statement.
+
+    Y[i, 2j + 1] moves by 2 in j, by 0 in i.
+    """
+    subscripts = access.subscripts()
+    if not subscripts.dim(OUT):
+        return 0
+    pieces = subscripts.get_pw_aff(subscripts.dim(OUT) - 1).get_pieces()
+    by = (piece.get_coefficient_val(IN, dim) for _, piece in pieces)
+    return max((abs(int(value.to_python())) for value in by if value.is_int()), default=0)

@@ -52,7 +52,8 @@ class Share:
     """One statement's part: its operations, and how many instances may run at once for one value of the band.
 
     `lanes` is how many threads of a GPU may share a reduction that is in order otherwise: a warp's, or a block's where
-    rows are long. `effort`: operations that take a CPU as long.
+    rows are long. `effort`: operations that take a CPU as long. It `adds` values up.
+    `row` values follow each other in memory, `spread` lie apart (`Counts.rows`).
     """
 
     statement: str
@@ -60,6 +61,9 @@ class Share:
     inner: int
     lanes: int = 1
     effort: float = 0.0
+    adds: bool = False
+    row: int = 0
+    spread: int = 0
 
     @property
     def at_once(self) -> int:
@@ -84,11 +88,6 @@ class Kernel:
     def flops(self) -> int:
         """Operations in all."""
         return sum(share.flops for share in self.shares)
-
-    @property
-    def effort(self) -> float:
-        """As many operations as take a CPU as long."""
-        return sum(share.effort for share in self.shares)
 
     @property
     def compulsory(self) -> int:
@@ -140,7 +139,8 @@ def _shares(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop
             if loop.bind == LANE or at_once:
                 inner *= counts.extent(loop)
         work, lanes = counts.work(name), _lanes(counts, name, own, inner, len(band))
-        shares.append(Share(name, work.flops, inner, lanes, work.effort))
+        adds = counts.nest.statement(name).is_reduction
+        shares.append(Share(name, work.flops, inner, lanes, work.effort, adds, *counts.rows(name)))
         waits = waits or (inner == 1 and bool(own) and shares[-1].lanes == 1)
     if waits:  # lanes would leave its rows to the few threads beside them
         shares = [replace(share, lanes=1) for share in shares]

@@ -19,9 +19,10 @@ from dataclasses import replace
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Tree
 from polyfuse.machine import Machine
+from polyfuse.rewrite.reductions.own_accumulator import lie_apart
 from polyfuse.strategy.cost.counts import Counts, dims_of
 from polyfuse.strategy.cost.read_again import STRIDED, held_and_again, reading
-from polyfuse.strategy.cost.roofline import CACHED, KernelCost, Model, evenly, in_blocks
+from polyfuse.strategy.cost.roofline import CACHED, KernelCost, Model, evenly, in_blocks, in_short_rows
 from polyfuse.strategy.match.gemm import products_among
 
 
@@ -46,7 +47,8 @@ def joined_in_tiles(
         return None
     if not all(products_among(nest, model.kernel(part).names, triangles=True) for part in (first, second)):
         return None
-    return [alone_cost(nest, model, part) for part in (first, second)], model.cost(together)
+    whole = in_short_rows(model.kernel(together), model.cost(together), model.machine)
+    return [alone_cost(nest, model, part) for part in (first, second)], whole
 
 
 def alone_cost(nest: Nest, model: Model, part: Tree) -> KernelCost:
@@ -56,8 +58,9 @@ def alone_cost(nest: Nest, model: Model, part: Tree) -> KernelCost:
         return model.tiled(nest, model.kernel(part), usual)
     if model.machine.kind != "cpu" or not model.kernel(part).band:
         return usual
-    if len(products_among(nest, model.kernel(part).names, triangles=True)) != 1:
-        return usual
+    products = products_among(nest, model.kernel(part).names, triangles=True)
+    if len(products) != 1 or lie_apart(nest.statement(products[0][0].statement).write):
+        return usual  # tiles in registers need neighbours in memory
     return min(usual, blocked_cost(model, part), key=lambda cost: cost.total)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import pytest
@@ -11,6 +12,7 @@ from polyfuse.ir.tree import loops_around
 from polyfuse.strategy.cost.counts import NOMINAL_SIZE, Counts, dims_of, stride
 from polyfuse.strategy.cost.kernel_model import Kernel, Share, Use, kernel_of
 from polyfuse.strategy.cost.roofline import Model, Tiling, on_cpu, on_cuda, passed_again, rereads
+from polyfuse.strategy.pipeline import plan_for
 from tests.support.models import CPU, CUDA, mlp
 
 
@@ -116,3 +118,25 @@ def test_strides_of_a_product() -> None:
     mac = nest.statement("mac")
     assert [[stride(a, d) for d in range(3)] for a in mac.accesses] == [[2, 1, 0], [2, 0, 1], [0, 1, 2]]
     assert [dims_of(loop.date("mac")) for loop in loops_around(nest.order, "mac")] == [{0}, {1}, {2}]
+
+
+def test_sums_that_lie_apart_are_priced_as_scalars() -> None:
+    def seconds(target: str, columns: int) -> float:
+        tensors = [
+            Tensor("x", (64, columns), "float32", "input"),
+            Tensor("w", (64,), "float32", "input"),
+            Tensor("y", (2 * columns,), "float32", "inout"),
+        ]
+        domain = f"{{ mac[k, j] : 0 <= k < 64 and 0 <= j < {columns} }}"
+        nest = Nest.of(tensors, [statement(domain, f"y[{target}] += x[k, j] * w[k]")])
+        kernel = kernel_of(Counts(nest), nest.order, ())
+        return on_cpu(kernel, CPU, 0, Tiling((), ())).compute
+
+    lanes = CPU.vector_bytes / 4
+    assert seconds("2 * j + 1", 4) == pytest.approx(lanes * CPU.loops * seconds("j", 4))
+    assert seconds("2 * j + 1", 64) == pytest.approx(lanes * CPU.loops / 2 * seconds("j", 64))
+
+
+def test_small_products_in_a_row_are_kernels_of_microkernels_and_not_one_of_scalar_loops() -> None:
+    plan = plan_for(mlp(4, 16, 2), replace(CPU, units=1))
+    assert [len(group.statements) for group in plan.groups] == [4, 4, 4, 4]
