@@ -106,6 +106,7 @@ REWRITES = (
     Rewrite(views.PASS, views.without_copies),
     Rewrite(grouped_conv.PASS, grouped_conv.in_groups),
     Rewrite(split_sum_terms.PASS, split_sum_terms.with_terms_apart),
+    Rewrite(detach_output.DENSE, detach_output.with_dense_sums, kinds=("cpu",)),
     Rewrite(batch_isomorphic.PASS, batch_isomorphic.in_batches),
     Rewrite(detach_output.PASS, detach_output.with_readers),
     Rewrite(split_reduction.WHERE_SUMMED, split_reduction.with_values_where_summed, kinds=("cuda",)),
@@ -117,6 +118,7 @@ REWRITES = (
 
 - views first: products and windows are recognised by their subscripts, which copies hide;
 - split sum terms before batch isomorphic: terms of several sums may be isomorphic products;
+- dense sums before batch isomorphic, which then finds phases in arrays of their own;
 - detach output behind batch isomorphic, so that a batch's output is detached once;
 - values where summed before split reduction, which then splits what reads them;
 - private places before it, as it counts the iterations that do nothing;
@@ -174,7 +176,7 @@ CHOICES = (
 """What passes decide while a kernel gets its shape."""
 
 ON_STATEMENTS = (
-    *(views.PASS, grouped_conv.PASS, split_sum_terms.PASS, detach_output.PASS),
+    *(views.PASS, grouped_conv.PASS, split_sum_terms.PASS, detach_output.DENSE, detach_output.PASS),
     *(
         split_reduction.WHERE_SUMMED,
         private_places.PASS,

@@ -29,7 +29,7 @@ from polyfuse.codegen.cpu.patterns.tile_epilogue import tile_row
 from polyfuse.codegen.cpu.patterns.tile_init import first_values
 from polyfuse.codegen.cpu.patterns.transposed_copies import copy_in_blocks, copy_in_strips
 from polyfuse.codegen.cpu.patterns.transposed_reads import transposed_reads
-from polyfuse.codegen.cpu.patterns.transposed_stores import transposed_store, whole_tile
+from polyfuse.codegen.cpu.patterns.transposed_stores import row_by_row, transposed_store, whole_tile
 from polyfuse.codegen.cpu.patterns.triangle_border import steps_apart
 from polyfuse.codegen.cpu.patterns.triangular_microkernel import slanted_product
 from polyfuse.codegen.cpu.patterns.window_microkernel import over_windows
@@ -170,6 +170,11 @@ def _transposed_store(p: LoopPrinter, loop: For) -> Lines | None:
     return [found.before, *lines, found.after]
 
 
+def _row_by_row(p: LoopPrinter, loop: For) -> Lines | None:
+    exchanged = row_by_row(loop) if p.has_tiles else None
+    return None if exchanged is None else p.lines(exchanged)
+
+
 def _sum_in_register(p: LoopPrinter, loop: For) -> Lines | None:
     held = gathered(loop) if loop.bind == "vector" else None
     return None if held is None else p.held_in_registers(loop, held)
@@ -263,6 +268,7 @@ CPU_PATTERNS = (
     LoopPattern(
         "transposed_store", _transposed_store, "results across memory kept in a tile, then transposed"
     ),
+    LoopPattern("row_by_row", _row_by_row, "results that lie apart, stored in the order of memory"),
     # loops on vector lanes
     LoopPattern("sum_in_register", _sum_in_register, "what a loop reduces into is a variable meanwhile"),
     LoopPattern(

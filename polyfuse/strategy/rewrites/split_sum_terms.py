@@ -35,7 +35,8 @@ def with_terms_apart(
         if not all(products_of(done.nest, each) for each in done.statements):
             continue
         try:
-            before, after = _seconds(nest, (name,), machine), _seconds(done.nest, done.statements, machine)
+            before = seconds_alone(nest, (name,), machine)
+            after = seconds_alone(done.nest, done.statements, machine)
         except (IllegalSchedule, InvalidSchedule) as error:
             said.append(refused(PASS, (name,), Reason.ILLEGAL, f"not taken: {done}; {error}"))
             continue
@@ -51,7 +52,7 @@ def with_terms_apart(
     return nest, tuple(said)
 
 
-def _seconds(nest: Nest, names: tuple[str, ...], machine: Machine) -> float:
+def seconds_alone(nest: Nest, names: tuple[str, ...], machine: Machine) -> float:
     """The seconds of statements as separate kernels. Raises IllegalSchedule or InvalidSchedule if they cannot be."""
     schedule = apart(Schedule(nest), names)
     model = Model(Counts(nest), machine)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import polyfuse as pf
@@ -84,6 +85,11 @@ def transposed() -> pf.Schedule:
     return plan_for(pf.lower(x @ nn.transpose(w)), ONE).schedule
 
 
+def upsampled() -> pf.Schedule:
+    x, w = nn.input("x", (1, 8, 6, 7)), np.ones((8, 16, 4, 4), np.float32)
+    return plan_for(pf.lower(nn.conv_transpose(x, w, stride=2, padding=1) * 2.0), ONE).schedule
+
+
 def bordered(border: str, left: str = "A[i, k]") -> pf.Schedule:
     """A product of 23 x 39 in tiles of 5 x 16 with 30 steps, some of which a border takes away."""
     shapes = (("A", (23, 30) if left == "A[i, k]" else (30, 23)), ("B", (30, 39)))
@@ -112,6 +118,7 @@ PROGRAMS: dict[str, Callable[[], pf.Schedule]] = {
     "transposed_copy": transposed,
     "whole_tile": lambda: convolved(32),
     "transposed_store": lambda: convolved(28),
+    "row_by_row": upsampled,
     "sum_in_register": lambda: pf.Schedule(row_sums).vectorize("S0", "j"),
     "short_row": lambda: dense(64),
     "stencil_row": lambda: pf.Schedule(smooth_row).vectorize("S0", "j"),

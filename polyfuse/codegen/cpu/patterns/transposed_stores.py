@@ -18,7 +18,7 @@ from math import ceil
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import VECTOR_BYTES
 from polyfuse.codegen.looptree.index import binary, mentions
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Guard, Node, Store
-from polyfuse.codegen.looptree.product import axis, corner
+from polyfuse.codegen.looptree.product import axis, corner, movement
 from polyfuse.ir.expression import call
 from polyfuse.ir.number_types import ITEMSIZE
 
@@ -70,6 +70,26 @@ def transposed_store(rows: For, unused: Callable[[str], str]) -> Transposed | No
         replace(rows, body=inner),
         f"{STORE_TRANSPOSED}({high}, {wide}, {name}, {place})",
     )
+
+
+def row_by_row(rows: For) -> For | None:
+    """The loops exchanged, for stores that all go along memory with the outer one, more than one element further."""
+    found = loops_of(rows)
+    if found is None:
+        return None
+    columns, parts = found
+    stores = _independent(rows, columns, parts)
+    targets = [store.target for store in stores if store.target.subscripts]
+    moving = any(mentions(bound, rows.variable) for bound in (columns.low, columns.high))
+    if not targets or moving or not all(_lies_apart(target, rows) for target in targets):
+        return None
+    return replace(columns, bind=None, body=replace(rows, body=columns.body))
+
+
+def _lies_apart(element: Element, rows: For) -> bool:
+    """True if an element goes along memory with the rows, by more than one element."""
+    moved = movement(element, rows)
+    return moved is not None and not any(moved[:-1]) and moved[-1] > 1
 
 
 def _in_tile(store: Store, array: str, kept: Element) -> Store:
@@ -126,8 +146,14 @@ def _same(one: Element, other: Element) -> bool:
 
 def _one_each(element: Element, rows: For, columns: For) -> bool:
     """True if an element goes along one axis with the rows, and along another one with the columns."""
-    moved = axis(element, rows), axis(element, columns)
+    moved = _moving(element, rows), _moving(element, columns)
     return None not in moved and moved[0] != moved[1]
+
+
+def _moving(element: Element, loop: For) -> int | None:
+    """The one subscript that grows with a loop; None if none does, or not one alone."""
+    growing = [at for at, by in enumerate(movement(element, loop) or ()) if by]
+    return growing[0] if len(growing) == 1 else None
 
 
 def loops_of(rows: For) -> tuple[For, tuple[Node, ...]] | None:

@@ -19,7 +19,6 @@ from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Loop
 from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
-from polyfuse.schedule.chains import loop_named
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
 from polyfuse.strategy.cost.kernel_model import Kernel
@@ -386,10 +385,15 @@ class _Blocks:
 
     def _joined(self, schedule: Schedule, guest: str, at: str) -> Schedule:
         """The guest in the product's tiles. Raises InvalidSchedule if it would only share their loops' numbers."""
-        tiles = self.counts.extent(loop_named(schedule.tree, self.name, at))
         schedule = schedule.fuse(self.name, guest, at=at)
-        if self.counts.extent(loop_named(schedule.tree, self.name, at)) > tiles:
-            raise InvalidSchedule(f"{guest} does not belong to single tiles of {self.name}")
+        loops = schedule.loops(self.name)
+        for loop in loops[: [loop.name for loop in loops].index(at) + 1]:
+            own, both = (
+                ((self.name, loop.date(self.name)),),
+                tuple((n, loop.date(n)) for n in (self.name, guest)),
+            )
+            if self.counts.extent(replace(loop, dates=both)) > self.counts.extent(replace(loop, dates=own)):
+                raise InvalidSchedule(f"{guest} does not belong to single tiles of {self.name}")
         return schedule
 
     def _guests_on_lanes(self, schedule: Schedule, place: str, in_tile: bool) -> Schedule:

@@ -12,7 +12,7 @@ import pytest
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.codegen.cpu.intrinsics.transpose_tile import store_transposed, tile_like
-from polyfuse.codegen.cpu.patterns.transposed_stores import transposed_store
+from polyfuse.codegen.cpu.patterns.transposed_stores import row_by_row, transposed_store
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Node, Store
 from polyfuse.ir.scalar import Read
 from tests.support.plain import plain_names
@@ -173,3 +173,13 @@ def test_sums_that_are_a_result_and_read_again_have_their_values() -> None:
     expected = pf.interpret(nest, {**nest.constants, **given})
     for found, right in zip(net(**given), expected.values(), strict=True):
         np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5)
+
+
+def test_results_that_lie_apart_are_stored_in_the_order_of_memory() -> None:
+    found = row_by_row(loops(copy(element("out", "c", "2 * r"), element("y", "r", "c"))))
+    assert found is not None
+    inner = found.body
+    assert isinstance(inner, For)
+    assert (found.variable, inner.variable, found.bind, inner.bind) == ("c", "r", None, None)
+    for target in (element("out", "c", "r"), element("out", "2 * r", "c"), element("out", "r", "2 * r")):
+        assert row_by_row(loops(copy(target, element("y", "r", "c")))) is None

@@ -1,0 +1,53 @@
+"""Products whose results lie apart, and pooling behind a convolution, in temporaries of their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+import polyfuse as pf
+from polyfuse import nn
+from polyfuse.strategy.pipeline import plan_for
+from polyfuse.strategy.rewrites.detach_output import DENSE, pooled, with_dense_sums
+from tests.support.models import CPU
+
+ONE = replace(CPU, units=1)
+
+
+def weights(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def upsampled() -> pf.Nest:
+    x = nn.input("x", (1, 8, 6, 7))
+    return pf.lower(nn.relu(nn.conv_transpose(x, weights(8, 16, 4, 4), stride=2, padding=1)))
+
+
+def test_phases_are_summed_side_by_side_in_tiles() -> None:
+    nest = upsampled()
+    plan = plan_for(nest, ONE)
+    assert [remark.taken for remark in plan.log if remark.pass_ == DENSE] == [True] * 4
+    net = pf.compile(nest, target="cpu", machine=ONE)
+    assert net.source.count("tile_mac_windows(") >= 4
+    assert not any(
+        s.name.startswith("zero") for s in plan.schedule.nest.statements
+    )  # sums begin with it themselves
+    x = weights(1, 8, 6, 7)
+    np.testing.assert_allclose(net(x), pf.interpret(nest, [x])["out"], rtol=1e-4, atol=1e-5)
+
+
+def test_what_lies_side_by_side_stays() -> None:
+    nest = pf.lower(nn.conv2d(nn.input("x", (1, 8, 9, 9)), weights(16, 8, 3, 3)))
+    assert with_dense_sums(nest, ONE) == (nest, ())
+
+
+def test_pooling_behind_a_convolution_is_stored_once() -> None:
+    x = nn.relu(nn.conv2d(nn.input("x", (1, 4, 10, 10)), weights(16, 4, 3, 3)))
+    nest = pf.lower(nn.max_pool(x, 2) * 2.0)
+    assert pooled(nest) == ("max0",)
+    made, (remark,) = with_dense_sums(nest, ONE)
+    assert remark.taken
+    data = weights(1, 4, 10, 10)
+    assert (pf.interpret(made, [data])["out"] == pf.interpret(nest, [data])["out"]).all()
+    assert pooled(pf.lower(nn.mean(x, (2, 3)) * 2.0)) == ()  # neighbours are columns there
