@@ -11,6 +11,9 @@ from typing import TypeVar
 
 Node = TypeVar("Node", bound=ast.AST)
 
+BITS = 64
+"""Powers of integers are computed here up to so many bits."""
+
 Linear = Mapping[str, int]
 """Coefficients by variable; the constant's key is ""."""
 
@@ -54,7 +57,7 @@ def linear(node: ast.expr) -> dict[str, int] | None:
             over, by = a.get("", 0), b.get("", 0)
             if isinstance(node.op, ast.FloorDiv):
                 return {"": over // by} if by else None
-            return {"": over**by} if 0 <= by < 64 else None
+            return {"": over**by} if by >= 0 and over.bit_length() * by <= BITS else None
     return None
 
 

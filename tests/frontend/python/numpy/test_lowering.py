@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from numba import prange
 
 import polyfuse as pf
 from polyfuse.frontend.python.numpy.lowering import Lowered, lowered
+from polyfuse.frontend.python.numpy.syntax import constant
 from polyfuse.frontend.python.source import source_of
 from tests.frontend.python.running import copies
 
@@ -199,6 +201,13 @@ def test_sizes_that_must_be_equal_are_checked_by_the_call(N: int, M: int, fits: 
 
 def _dot(x: Any, y: Any) -> Any:
     return x @ y
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("2 ** 5", 32), ("((9 ** 60) ** 60) ** 60", None), ("2 ** -1", None)]
+)
+def test_powers_that_fit_are_known(text: str, value: int | None) -> None:
+    assert constant(ast.parse(text, mode="eval").body) == value
 
 
 def test_a_default_has_a_type() -> None:
