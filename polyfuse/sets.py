@@ -146,18 +146,6 @@ def on_domain(relation: isl.Map, domain: isl.Set) -> isl.Map:
     return zeros
 
 
-def moves_with(value: isl.PwAff, d: int) -> bool:
-    """True if a value changes with a dimension; where it is one formula, whatever the formula holds for.
-
-    >>> value = isl.PwAff("{ S[i, j] -> [(2j)] : 0 <= i < 8 }")
-    >>> moves_with(value, 0), moves_with(value, 1), value.involves_dims(IN, 0, 1)
-    (False, True, True)
-    """
-    pieces = value.get_pieces()
-    part = pieces[0][1] if len(pieces) == 1 else value
-    return bool(part.involves_dims(IN, d, 1))
-
-
 def dim_names(set_: isl.Set) -> tuple[str, ...]:
     """The names of a set's dimensions; an unnamed one is called by its position.
 

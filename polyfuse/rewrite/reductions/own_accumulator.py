@@ -78,8 +78,8 @@ def _held(nest: Nest, s: Statement, steps: list[int]) -> tuple[tuple[int | str, 
 
     { S[i, k] -> z[2i] } with 0 <= i < 8: (8,), { S[i, k] -> s[i] }
     """
-    box = bounding_box(nest.domains[s.name])
-    if not lie_apart(s.write) or nest.params or box is None:
+    box = None if nest.params or not lie_apart(s.write) else bounding_box(nest.domains[s.name])
+    if box is None:
         return None
     kept = [bounds for d, bounds in enumerate(box) if d not in steps]
     if any(low < 0 for low, _ in kept):
@@ -95,7 +95,7 @@ def lie_apart(write: Access) -> bool:
     at = write.subscripts()
     pieces = (piece for axis in range(at.dim(OUT)) for _, piece in at.get_pw_aff(axis).get_pieces())
     by = (piece.get_coefficient_val(IN, d) for piece in pieces for d in range(piece.dim(IN)))
-    return any(abs(value.to_python()) > 1 for value in by)
+    return any(value.is_int() and abs(value.to_python()) > 1 for value in by)
 
 
 def _without(write: isl.Map, steps: list[int]) -> isl.Map:

@@ -30,7 +30,6 @@ from polyfuse.sets import (
     dimension,
     greatest,
     least_and_most,
-    moves_with,
 )
 from polyfuse.strategy.cost.op_latency import effort
 
@@ -297,7 +296,7 @@ def stride(access: Access, dim: int) -> int:
     """
     subscripts = access.subscripts()
     rank = subscripts.dim(OUT)
-    moved = [d for d in range(rank) if moves_with(subscripts.get_pw_aff(d), dim)]
+    moved = [d for d in range(rank) if subscripts.get_pw_aff(d).involves_dims(IN, dim, 1)]
     return 0 if not moved else 1 if moved == [rank - 1] else 2
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import islpy as isl
 
-from polyfuse.ir import Nest
+from polyfuse.ir import Access, Nest
 from polyfuse.ir.tree import Loop
 from polyfuse.sets import SET
 from polyfuse.strategy.match.gemm import Product, moved_axes
@@ -91,7 +91,7 @@ def columns_axes(nest: Nest, product: Product, names: tuple[str, ...]) -> Mappin
     for name in names:
         dim = columns_dim(nest, name, found)
         for access in nest.statement(name).accesses if dim is not None else ():
-            axes = moved_axes(access, len(nest.statement(name).dims)) or {}
+            axes = _axes(access, len(nest.statement(name).dims))
             if dim in axes:
                 found.setdefault(access.tensor, axes[dim])
     return found
@@ -101,8 +101,16 @@ def columns_dim(nest: Nest, name: str, axes: Mapping[str, int]) -> int | None:
     """The dimension of a statement that is the product's columns; None if none is."""
     for access in nest.statement(name).accesses:
         if access.tensor in axes:
-            moved = moved_axes(access, len(nest.statement(name).dims)) or {}
+            moved = _axes(access, len(nest.statement(name).dims))
             dims = [d for d, axis in moved.items() if axis == axes[access.tensor]]
             if len(dims) == 1:
                 return dims[0]
     return None
+
+
+def _axes(access: Access, dims: int) -> dict[int, int]:
+    """The axis along which each dimension moves an access, whatever its map holds for; none where one moves several.
+
+    { norm[i, j] -> y[0, j] : i = 0 and 0 <= j < 8 }: j along axis 1, though subscripts hold for some i and j alone.
+    """
+    return moved_axes(Access(access.tensor, access.map.gist_domain(access.map.domain())), dims) or {}

@@ -21,7 +21,7 @@ from polyfuse.ir.number_types import computed_in
 from polyfuse.ir.scalar import Read, operations, reads_in
 from polyfuse.schedule.microkernel_verb import MOST_WRITTEN_OUT
 from polyfuse.schedule.promote.promoted_values import value_dims
-from polyfuse.sets import IN, OUT, PARAM, SET, dimension, greatest, moves_with
+from polyfuse.sets import IN, OUT, PARAM, SET, dimension, greatest
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def moved_axes(access: Access, dims: int) -> dict[int, int] | None:
     subscripts = access.subscripts()
     found: dict[int, int] = {}
     for axis in range(access.map.dim(OUT)):
-        moving = [d for d in range(dims) if moves_with(subscripts.get_pw_aff(axis), d)]
+        moving = [d for d in range(dims) if subscripts.get_pw_aff(axis).involves_dims(IN, d, 1)]
         if any(d in found for d in moving):
             return None
         found |= dict.fromkeys(moving, axis)
