@@ -46,7 +46,7 @@ def own_sums(nest: Nest, name: str) -> Nest | None:
     if not s.is_reduction or not steps or any(a.tensor == target for a in s.reads):
         return None
     results = _without(s.write.map.intersect_domain(nest.domains[name]), steps)
-    if not results.is_injective():
+    if results.is_empty() or not results.is_injective():
         return None
     known = nest.tensor(target)
     total = fresh(f"{target}_own", {t.name for t in nest.tensors})

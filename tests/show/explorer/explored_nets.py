@@ -13,9 +13,10 @@ from polyfuse.show.explorer import Explorer
 
 @cache
 def two_layers() -> Explorer:
-    """Two linear layers on the CPU: tiles, a refused fusion, measured kernels."""
+    """Two linear layers on the CPU, fused whether it pays or not: tiles, a refused fusion, a measured kernel."""
     layers = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 16), nn.ReLU())
-    net = pf.compile(pf.lower(layers, batch=32), target="cpu", machine="zen5")
+    fused = {"group of relu0, mac1": True}
+    net = pf.compile(pf.lower(layers, batch=32), target="cpu", machine="zen5", force=fused)
     measured = net.profile(np.ones((32, 64), np.float32), turns=1, pause=0)
     return net.explore(profile=measured)
 

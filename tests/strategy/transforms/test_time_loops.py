@@ -64,9 +64,8 @@ def check(nest: Nest, schedule: Schedule, machine: Machine) -> None:
 @TARGETS
 @EVERY
 def test_traces_make_the_same_schedule(make: Make, machine: Machine) -> None:
-    nest = make()
-    plan = plan_for(nest, machine)
-    space = {"pf": SimpleNamespace(Schedule=Schedule), "nest": nest}
+    plan = plan_for(make(), machine)
+    space = {"pf": SimpleNamespace(Schedule=Schedule), "nest": plan.schedule.given}
     exec(plan.schedule.trace(), space)
     again = space["s"]
     assert isinstance(again, Schedule)
