@@ -98,7 +98,7 @@ def batch(nest: Nest, *groups: tuple[str, ...]) -> Batched:
             if (why := why_not_batch(nest, *pair)) is not None:
                 raise IllegalRewrite(why)
     wanted = {name: group for group in groups for name in group} if groups else None
-    plan = _settled(nest, agenda(nest, wanted))
+    plan = _settled(nest, agenda(nest, wanted) if groups else _with_their_sums(nest, agenda(nest)))
     found = plan.groups
     sets = {frozenset(group) for group in found}
     for group in groups:
@@ -109,6 +109,26 @@ def batch(nest: Nest, *groups: tuple[str, ...]) -> Batched:
     made = plan.built()
     batches = tuple(Batch(group[0], group) for group in found if len(group) > 1)
     return Batched(proven(plan, made), batches, made.stacks)
+
+
+def _with_their_sums(nest: Nest, found: tuple[Group, ...]) -> tuple[Group, ...]:
+    """The groups, with first values apart whose sums are not batched: slices of one tensor are kept in memory.
+
+    s = 0; q = 0; for j: s += y[j], q += y[j] * y[j]    s and q stay variables of their own
+    """
+    group_of = {name: group for group in found for name in group}
+    sums = {t.name: set[Group]() for t in nest.tensors}
+    for s in nest.statements:
+        if s.reads:
+            sums[s.write.tensor].add(group_of.get(s.name, (s.name,)))
+    kept: list[Group] = []
+    for group in found:
+        targets = [nest.statement(name).write.tensor for name in group]
+        own = [sums[target] for target in targets]
+        first_values = not nest.statement(group[0]).reads and len(set(targets)) > 1
+        apart = first_values and any(each != own[0] for each in own)
+        kept += [(name,) for name in group] if apart else [group]
+    return tuple(kept)
 
 
 def _settled(nest: Nest, found: tuple[Group, ...]) -> Plan:

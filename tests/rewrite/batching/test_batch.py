@@ -62,6 +62,15 @@ def test_one_product_a_layer(members: int) -> None:
     assert result.stacks["w0s"] == tuple(f"w{4 * k}" for k in range(members))
 
 
+def test_first_values_of_sums_that_differ_stay_apart() -> None:
+    """In slices of one tensor the sums of y and of y * y would be kept in memory; those of both products may."""
+    h = nn.layer_norm(x, 6, np.ones(6, np.float32), np.zeros(6, np.float32))
+    result = done(*(nn.relu(nn.linear(h, nn.Linear(6, 6, seed=k))) for k in range(2)))
+    assert products(result.nest) == 1
+    assert [each.members for each in result.batches][:2] == [("zero0", "zero1"), ("mac0", "mac1")]
+    assert result.nest.statement("devsum0").write.tensor != result.nest.statement("varsum0").write.tensor
+
+
 def test_other_inputs_for_each_are_stacked_and_slices_of_one_are_not() -> None:
     result = done(*(member(nn.input(f"x{k}", (3, 6)), k) for k in range(3)))
     assert products(result.nest) == 4
