@@ -53,7 +53,7 @@ FIXED = {"sthamfft": ("N", "R", "K")}
 """Arguments that are numbers in the program that is read, as extents are powers of them: one program for each size."""
 
 TOLERANCE = 1e-5
-"""Of the largest element, as NPBench's own validation has it."""
+"""The largest error that counts as right, relative to the largest element: NPBench's own validation allows as much."""
 
 TURNS = 3
 PATIENCE = 1.5

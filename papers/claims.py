@@ -1,4 +1,4 @@
-"""What a source claims, what a run here shows, and whether the two agree; as lines and as a page with the figure."""
+"""Claims of a paper beside the figures of a run here, with a verdict each: as lines of text, and as an HTML report."""
 
 from __future__ import annotations
 

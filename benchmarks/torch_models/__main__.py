@@ -97,7 +97,7 @@ def table(every: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def notes(row: dict[str, Any]) -> list[str]:
-    """What is not as it should be."""
+    """The complaints about a row: no nest, no graph, wrong outputs, regions that ran in eager."""
     found = [row["failed"]] if "failed" in row else []
     if row.get("graphs") == 0:
         found.append("torch makes no graph of it")

@@ -1,4 +1,4 @@
-"""What polyfuse would compute of a model: the graphs of torch.compile, divided, and each region's nest; no code."""
+"""Measure coverage without compiling: divide a model's graphs into regions and import each region as a nest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from polyfuse.torch.whole import keep_whole
 
 @dataclass
 class Coverage:
-    """What becomes of a model's nodes.
+    """The nodes of a model that polyfuse computes, and those that stay with torch.
 
     Attributes:
         graphs: How many graphs torch makes of the model.
@@ -57,7 +57,7 @@ class Coverage:
 
 
 def coverage(case: Case) -> Coverage:
-    """What would become of a model; it is called once, by torch."""
+    """Return the coverage of a model, by a backend for torch.compile that records regions and compiles none."""
     found = Coverage()
 
     def look(module: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:

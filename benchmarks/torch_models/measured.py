@@ -23,7 +23,7 @@ TURNS = 10
 
 
 def rows(name: str, size: int, layers: int | None, freeze: bool, whole: bool) -> Iterator[Row]:
-    """What is known of a model, part by part, so that a process that is stopped has said something."""
+    """Yield a model's row after each measurement, so that a process stopped by its limit has printed a part of it."""
     torch._dynamo.config.allow_rnn = True
     made = case(name, size, layers)
     with torch.no_grad():

@@ -56,7 +56,7 @@ def run(target: str, quick: bool, out: Path) -> list[Claim]:
 
 
 def claims(kernels: Sequence[int], rows: Sequence[dict[str, Any]]) -> list[Claim]:
-    """What the source claims, beside these rows."""
+    """Compare each claim of the source with these rows."""
     of = {
         variant: {_cell(r): r for r in rows if r["variant"] == variant and "best_us" in r}
         for variant in VARIANTS

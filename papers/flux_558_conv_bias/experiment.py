@@ -54,7 +54,7 @@ TURN = 0.02
 
 
 def claims(rows: list[Row]) -> list[Claim]:
-    """What the source claims, beside these rows."""
+    """Compare each claim of the source with these rows."""
     of = {
         form: [r["ratio_to_fused"] for r in rows if r["form"] == form and "ratio_to_fused" in r]
         for form in (*FORMS, *TORCH)

@@ -123,7 +123,7 @@ def product(side: int, quick: bool) -> Row:
 
 
 def claims(rows: list[Row], measured: list[Row]) -> list[Claim]:
-    """What the source claims, beside these rows."""
+    """Compare each claim of the source with these rows."""
     by = {(row["cpu_kind"], row["dtype"], row["who"]): row for row in rows}
     pairs = [(case, by[case.name, case.dtype, "BLIS"]) for case in CASES]
 

@@ -45,7 +45,7 @@ def run(target: str, quick: bool, out: Path) -> list[Claim]:
 
 
 def claims(rows: list[Row]) -> list[Claim]:
-    """What the source claims, beside these rows."""
+    """Compare each claim of the source with these rows."""
     of = {mode: [row for row in rows if row["mode"] == mode] for mode in ("per kernel", "bulked")}
     waits = {mode: sorted({row["waits"] for row in each}) for mode, each in of.items()}
     open_ended = [row for row in of["bulked"] if row["outputs"] > 1]

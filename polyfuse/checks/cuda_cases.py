@@ -22,8 +22,8 @@ from polyfuse.ir import Nest
 from polyfuse.ir.gather import rows_of
 from polyfuse.ir.number_types import HALVES, is_real
 from polyfuse.ir.precision import PRECISIONS, Math
+from polyfuse.optim.gradients import vjp
 from polyfuse.rewrite import bilinear
-from polyfuse.rewrite.gradient import vjp
 from polyfuse.runtime.samples import drawn, roundings
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.promote.promoted_values import moving_axes

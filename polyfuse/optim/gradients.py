@@ -7,7 +7,6 @@ from polyfuse.errors.proving import proving
 from polyfuse.ir import Nest
 from polyfuse.ir.whole import whole
 from polyfuse.machine import Machine
-from polyfuse.rewrite import gradient
 from polyfuse.rewrite.gradient import Reversed
 from polyfuse.rewrite.gradient.activity import Names
 from polyfuse.rewrite.gradient.reverse import Unreached, reverse, reverse_scalar
@@ -53,10 +52,8 @@ def vjp(
             limit that no choice meets: the message has the least that one does.
         IllegalRewrite: if a value that the gradient needs cannot be kept.
     """
-    if memory is None:
-        return gradient.vjp(nest, wrt, outputs, values=values, unreached=unreached)
     found = reverse(nest, wrt, outputs, values=values, unreached=unreached)
-    return kept_values(found, memory, machine, "vjp").nest
+    return found.nest if memory is None else kept_values(found, memory, machine, "vjp").nest
 
 
 @proving("the rewrite grad")

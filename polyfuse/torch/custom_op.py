@@ -22,7 +22,7 @@ from polyfuse.ir import Nest, Tensor
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.number_types import is_real, with_parts
 from polyfuse.ir.sizes import solved
-from polyfuse.rewrite.gradient import vjp
+from polyfuse.optim.gradients import vjp
 from polyfuse.runtime.executable import Executable
 from polyfuse.torch.options import Options
 from polyfuse.torch.symbols import extent_in

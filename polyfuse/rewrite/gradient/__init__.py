@@ -1,4 +1,4 @@
-"""Derivatives of nests as nests: reverse mode (`vjp`, `grad`) and forward mode (`jvp`).
+"""Derivatives of nests as nests: reverse mode (`reverse`) and forward mode (`jvp`).
 
 The values on the way, and the pass that makes each:
 
@@ -22,6 +22,6 @@ The values on the way, and the pass that makes each:
 """
 
 from polyfuse.rewrite.gradient.forward import jvp
-from polyfuse.rewrite.gradient.reverse import Reversed, grad, reverse, vjp
+from polyfuse.rewrite.gradient.reverse import Reversed, reverse
 
-__all__ = ["Reversed", "grad", "jvp", "reverse", "vjp"]
+__all__ = ["Reversed", "jvp", "reverse"]

@@ -87,66 +87,10 @@ class Reversed:
         return "\n".join([*lines, *self.stored])
 
 
-@proving("the rewrite vjp")
-def vjp(
-    nest: Nest,
-    wrt: Names = None,
-    outputs: Names = None,
-    *,
-    values: bool = False,
-    unreached: Unreached = "zero",
-) -> Nest:
-    """Return the nest of a vector-Jacobian product: reverse-mode gradients.
-
-    for i: y[i] = x[i] * x[i]    ->    for i: x_grad[i] = y_bar[i] * 2.0 * x[i]
-
-    It is called with the nest's inputs, then a cotangent of each of `outputs`, of its shape and element type, and
-    returns the gradients in the order of `wrt`; with `values`, the values of `outputs` first. An inout array is not
-    changed: its cotangent is that of its last value, its gradient that of its first.
-
-    Griewank and Walther, Evaluating Derivatives (2008), chapter 3; Hückelheim et al., PerforAD (2019).
-
-    Args:
-        nest: The nest.
-        wrt: Names of inputs, inouts or constants of floating-point numbers; by default all inputs and inouts of them.
-        outputs: Names of outputs or inouts; by default all of floating-point numbers.
-        values: True returns the values too.
-        unreached: The gradient of a tensor that no derivative connects with the outputs: "zero", or "error".
-
-    Returns:
-        The nest. Its cotangents are named y_bar, its gradients x_grad.
-
-    Raises:
-        BadArgument: if a name is unknown, or of integers, or no input or output; or for an unreached tensor.
-        IllegalRewrite: if a value that the gradient needs cannot be kept.
-    """
-    return reverse(nest, wrt, outputs, values=values, unreached=unreached).nest
-
-
-@proving("the rewrite grad")
-def grad(nest: Nest, wrt: Names = None, *, values: bool = False, unreached: Unreached = "zero") -> Nest:
-    """Return the nest of the gradient of a scalar: `vjp` with the cotangent 1.
-
-    Args:
-        nest: A nest with one output of one element.
-        wrt: As for `vjp`.
-        values: True returns the output's value first.
-        unreached: As for `vjp`.
-
-    Returns:
-        The nest: it is called with the nest's inputs and returns the gradients in the order of `wrt`.
-
-    Raises:
-        BadArgument: if the nest has several outputs or more than one element, or as for `vjp`.
-        IllegalRewrite: as for `vjp`.
-    """
-    return reverse_scalar(nest, wrt, values=values, unreached=unreached).nest
-
-
 def reverse_scalar(
     nest: Nest, wrt: Names = None, *, values: bool = False, unreached: Unreached = "zero"
 ) -> Reversed:
-    """`grad` with what was done, as `reverse`; arguments and errors are those of `grad`."""
+    """`reverse` of an output of one element with the cotangent 1; arguments and errors are those of `pf.grad`."""
     outputs = chosen_outputs("grad", nest_given("grad", nest), None)
     tensors = [nest.tensor(name) for name in outputs]
     if len(tensors) != 1 or any(size != 1 for size in tensors[0].shape):
@@ -169,23 +113,23 @@ def reverse(
     unreached: Unreached = "zero",
     further: Sequence[str] = (),
 ) -> Reversed:
-    """`vjp` with what was done: names of cotangents and gradients, stored values, zero gradients.
+    """Return what `pf.vjp` does, with names of cotangents and gradients, stored values and zero gradients.
 
     Args:
         nest: The nest.
-        wrt: As for `vjp`.
-        outputs: As for `vjp`.
-        values: As for `vjp`.
+        wrt: As for `pf.vjp`.
+        outputs: As for `pf.vjp`.
+        values: As for `pf.vjp`.
         seeded: True takes 1 for the cotangents.
-        unreached: As for `vjp`.
+        unreached: As for `pf.vjp`.
         further: Outputs that are returned after the values and not differentiated.
 
     Returns:
         The nest and its names.
 
     Raises:
-        BadArgument: as for `vjp`.
-        IllegalRewrite: as for `vjp`.
+        BadArgument: as for `pf.vjp`.
+        IllegalRewrite: as for `pf.vjp`.
     """
     call = "grad" if seeded else "vjp"
     nest_given(call, nest)
