@@ -14,13 +14,10 @@ from typing import Any
 import torch
 from torch._guards import tracing
 from torch._inductor.compile_fx import compile_fx_inner
-from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from polyfuse.torch.nests import placeholders
-from polyfuse.torch.regions import computes, is_size, trimmed
-
-PREFIX = "inductor_"
+from polyfuse.torch.regions import in_parts, is_size
 
 
 class _Left(OperatorSupportBase):
@@ -59,15 +56,7 @@ def with_inductor(whole: torch.fx.GraphModule) -> torch.fx.GraphModule:
     Returns:
         The graph.
     """
-    parts = CapabilityBasedPartitioner(whole, _Left(), allows_single_node_partition=True)
-    worth = []
-    for part in parts.propose_partitions():
-        for node in trimmed(part.nodes):
-            part.remove_node(node)
-        if any(map(computes, part.nodes)):
-            worth.append(part)
-    fused = parts.fuse_partitions(worth, prefix=PREFIX)
-    for name, part in list(fused.named_children()):
-        if name.startswith(PREFIX):
-            setattr(fused, name, ByInductor(part))
+    fused, names = in_parts(whole, _Left(), "inductor_")
+    for name in names:
+        setattr(fused, name, ByInductor(fused.get_submodule(name)))
     return fused

@@ -125,7 +125,23 @@ def divided(
     Returns:
         The graph and the names, in no order.
     """
-    parts = CapabilityBasedPartitioner(module, _Supported(refused), allows_single_node_partition=True)
+    return in_parts(module, _Supported(refused), "polyfuse_")
+
+
+def in_parts(
+    module: torch.fx.GraphModule, supported: OperatorSupportBase, prefix: str
+) -> tuple[torch.fx.GraphModule, tuple[str, ...]]:
+    """Return the graph with supported nodes in as few submodules as there can be, and the submodules' names.
+
+    Args:
+        module: The graph; it is changed.
+        supported: Which nodes a submodule may have. Views at its ends stay outside, and what computes nothing.
+        prefix: How the names begin.
+
+    Returns:
+        The graph and the names, in no order.
+    """
+    parts = CapabilityBasedPartitioner(module, supported, allows_single_node_partition=True)
     worth = []
     for part in parts.propose_partitions():
         for node in trimmed(part.nodes):
@@ -133,7 +149,7 @@ def divided(
         if any(map(computes, part.nodes)):
             worth.append(part)
     before = {name for name, _ in module.named_children()}
-    fused = parts.fuse_partitions(worth, prefix="polyfuse_")
+    fused = parts.fuse_partitions(worth, prefix=prefix)
     return fused, tuple(name for name, _ in fused.named_children() if name not in before)
 
 
