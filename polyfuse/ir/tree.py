@@ -117,6 +117,7 @@ class Loop:
     later, so many `slots` may be filled and not yet used (producer_consumer.py).
     `streams` are tensors that a loop on vector lanes stores past the caches.
     `math` says what a microkernel may round a product's factors to.
+    `reuse`, in a nest's order, asks that its iterations use the same memory: `expand` gives them none of their own.
     """
 
     name: str
@@ -131,6 +132,7 @@ class Loop:
     streams: tuple[str, ...] = ()
     math: Math = "ieee"
     slots: int = 0
+    reuse: bool = False
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from polyfuse.errors import BadArgument
+from collections.abc import Callable
+
+from polyfuse.errors import BadArgument, IllegalRewrite
 from polyfuse.errors.proving import proving
 from polyfuse.ir import Nest
 from polyfuse.ir.whole import whole
 from polyfuse.machine import Machine
 from polyfuse.rewrite.gradient import Reversed
 from polyfuse.rewrite.gradient.activity import Names
-from polyfuse.rewrite.gradient.reverse import Unreached, reverse, reverse_scalar
-from polyfuse.strategy.rewrites.kept_values import Kept, within_memory
+from polyfuse.rewrite.gradient.reverse import Checkpoints, Unreached, reverse, reverse_scalar
+from polyfuse.strategy.rewrites.kept_values import Kept, kept_bytes, within_memory
 
 
 @proving("the rewrite vjp")
@@ -22,6 +24,7 @@ def vjp(
     values: bool = False,
     unreached: Unreached = "zero",
     memory: int | None = None,
+    checkpoints: Checkpoints | None = None,
     machine: Machine | str | None = None,
 ) -> Nest:
     """Return the nest of a vector-Jacobian product: reverse-mode gradients.
@@ -42,6 +45,9 @@ def vjp(
         unreached: The gradient of a tensor that no derivative connects with the outputs: "zero", or "error".
         memory: The bytes of temporaries that the forward pass may keep for the backward pass; others are computed again
             there (`kept_values` says which, and why). By default all are kept.
+        checkpoints: Cut the time loop that keeps the most values in so many segments; "auto" takes the number that
+            needs the fewest bytes. Its state is kept where a segment begins, and each segment runs again before its
+            adjoint. By default values are kept for all iterations, unless `memory` is less than they need.
         machine: With `memory`: a machine, or the name of a preset, whose model prices both; by default this computer.
 
     Returns:
@@ -50,10 +56,13 @@ def vjp(
     Raises:
         BadArgument: if a name is unknown, or of integers, or no input or output; for an unreached tensor; or for a
             limit that no choice meets: the message has the least that one does.
-        IllegalRewrite: if a value that the gradient needs cannot be kept.
+        IllegalRewrite: if a value that the gradient needs cannot be kept, or no loop can run in segments.
     """
-    found = reverse(nest, wrt, outputs, values=values, unreached=unreached)
-    return found.nest if memory is None else kept_values(found, memory, machine, "vjp").nest
+
+    def made(checkpoints: Checkpoints | None) -> Reversed:
+        return reverse(nest, wrt, outputs, values=values, unreached=unreached, checkpoints=checkpoints)
+
+    return _within(made, memory, checkpoints, machine, "vjp")
 
 
 @proving("the rewrite grad")
@@ -64,6 +73,7 @@ def grad(
     values: bool = False,
     unreached: Unreached = "zero",
     memory: int | None = None,
+    checkpoints: Checkpoints | None = None,
     machine: Machine | str | None = None,
 ) -> Nest:
     """Return the nest of the gradient of a scalar: `vjp` with the cotangent 1.
@@ -74,6 +84,7 @@ def grad(
         values: True returns the output's value first.
         unreached: As for `vjp`.
         memory: As for `vjp`.
+        checkpoints: As for `vjp`.
         machine: As for `vjp`.
 
     Returns:
@@ -83,8 +94,33 @@ def grad(
         BadArgument: if the nest has several outputs or more than one element, or as for `vjp`.
         IllegalRewrite: as for `vjp`.
     """
-    found = reverse_scalar(nest, wrt, values=values, unreached=unreached)
-    return found.nest if memory is None else kept_values(found, memory, machine, "grad").nest
+
+    def made(checkpoints: Checkpoints | None) -> Reversed:
+        return reverse_scalar(nest, wrt, values=values, unreached=unreached, checkpoints=checkpoints)
+
+    return _within(made, memory, checkpoints, machine, "grad")
+
+
+def _within(
+    made: Callable[[Checkpoints | None], Reversed],
+    memory: int | None,
+    checkpoints: Checkpoints | None,
+    machine: Machine | str | None,
+    call: str,
+) -> Nest:
+    """The gradients under a limit; checkpoints that nobody asked for are taken where values that would be kept are more
+    than the limit, and a time loop with checkpoints meets it.
+    """
+    found = made(checkpoints)
+    if memory is None:
+        return found.nest
+    loops = checkpoints is None and found.stored and not found.nest.params
+    if loops and kept_bytes(found.nest, found.forward) > memory:
+        try:
+            return kept_values(made("auto"), memory, machine, call).nest
+        except (BadArgument, IllegalRewrite):
+            pass  # without checkpoints the error names the least that does
+    return kept_values(found, memory, machine, call).nest
 
 
 def kept_values(
@@ -107,4 +143,4 @@ def kept_values(
     if whole(f"{call}: memory", memory) < 0:
         raise BadArgument(f"{call}: memory={memory}, expected a number of bytes")
     model = Machine.preset(machine) if isinstance(machine, str) else machine or Machine.detect()
-    return within_memory(call, found.nest, found.forward, memory, model)
+    return within_memory(call, found.nest, found.forward, memory, model, found.cut)

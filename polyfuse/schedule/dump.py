@@ -26,6 +26,7 @@ def _lines(nest: Nest, tree: Tree, depth: int) -> list[str]:
             bound = f"  @ {tree.bind}" if tree.bind else ""
             bound += f" of {tree.math} factors" if tree.math != "ieee" else ""
             bound += "  full tiles apart" if tree.apart else ""
+            bound += "  memory reused" if tree.reuse else ""
             streams = (f"streams {tensor}" for tensor in tree.streams)
             held = "".join(f"  [{b}]" for b in (*tree.buffers, *tree.fetches, *streams))
             body = _lines(nest, tree.body, depth + 1)

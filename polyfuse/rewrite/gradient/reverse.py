@@ -12,6 +12,7 @@ order wherever nothing reads the element in between, which `Dependences` says fo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -21,7 +22,7 @@ import sympy
 
 from polyfuse.errors import BadArgument
 from polyfuse.errors.proving import proving
-from polyfuse.ir import Access, Nest, Statement
+from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.number_types import computed_in
@@ -29,6 +30,7 @@ from polyfuse.ir.scalar import Read, Select, mul, number, read, reads_in, substi
 from polyfuse.ir.tensor import Role
 from polyfuse.ir.tree import Leaf, Loop, Tree, date_map, parts, sequence
 from polyfuse.ir.tree import Sequence as Siblings
+from polyfuse.ir.whole import whole
 from polyfuse.rewrite.gradient.activity import (
     Names,
     active,
@@ -39,6 +41,14 @@ from polyfuse.rewrite.gradient.activity import (
 from polyfuse.rewrite.gradient.adjoint_bodies import pull
 from polyfuse.rewrite.gradient.apart import in_own_loops, with_products_apart
 from polyfuse.rewrite.gradient.assembly import assembled
+from polyfuse.rewrite.gradient.checkpoints import (
+    Cut,
+    Replay,
+    Segments,
+    order_without_number,
+    time_loops,
+    without_number,
+)
 from polyfuse.rewrite.gradient.copies import on_copies
 from polyfuse.rewrite.gradient.draft import Draft, element, onto
 from polyfuse.rewrite.gradient.gathers import Addition, gathered
@@ -49,10 +59,14 @@ from polyfuse.rewrite.gradient.partial_sums import PartialSum, Term, partial_sum
 from polyfuse.rewrite.gradient.phases import in_own_array, lies_apart
 from polyfuse.rewrite.gradient.recompute import Passes, numbers_alone, recomputed
 from polyfuse.rewrite.gradient.shares import Share, share_of, with_explicit
-from polyfuse.rewrite.gradient.stored import Stored
+from polyfuse.rewrite.gradient.stored import Stored, with_copies
+from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.sets import IN, OUT, SET, dim_names, dimension
 
 ZERO = number(0.0)
+
+Checkpoints = int | Literal["auto"]
+"""How many segments a time loop is cut in; "auto" is the number that needs the fewest bytes."""
 
 Unreached = Literal["zero", "error"]
 """What becomes of the gradient of a tensor that the outputs do not depend on."""
@@ -70,6 +84,7 @@ class Reversed:
         stored: Arrays that keep a value which the nest overwrites, with the statement that reads it.
         zero: The tensors whose gradient is 0 because no derivative reaches the outputs.
         forward: The statements of the forward pass.
+        cut: The time loop that runs in segments; None without checkpoints.
     """
 
     nest: Nest
@@ -79,6 +94,7 @@ class Reversed:
     stored: tuple[str, ...] = ()
     zero: tuple[str, ...] = ()
     forward: frozenset[str] = frozenset()
+    cut: Cut | None = None
 
     def __str__(self) -> str:
         lines = [f"{output}: cotangent {name}" for output, name in self.cotangents.items()]
@@ -88,7 +104,12 @@ class Reversed:
 
 
 def reverse_scalar(
-    nest: Nest, wrt: Names = None, *, values: bool = False, unreached: Unreached = "zero"
+    nest: Nest,
+    wrt: Names = None,
+    *,
+    values: bool = False,
+    unreached: Unreached = "zero",
+    checkpoints: Checkpoints | None = None,
 ) -> Reversed:
     """`reverse` of an output of one element with the cotangent 1; arguments and errors are those of `pf.grad`."""
     outputs = chosen_outputs("grad", nest_given("grad", nest), None)
@@ -99,7 +120,9 @@ def reverse_scalar(
             f"grad: expected one output of one element, given {found}: reduce it to a sum or a mean, or use "
             "pf.vjp, which takes a cotangent"
         )
-    return reverse(nest, wrt, outputs, values=values, seeded=True, unreached=unreached)
+    return reverse(
+        nest, wrt, outputs, values=values, seeded=True, unreached=unreached, checkpoints=checkpoints
+    )
 
 
 @proving("the rewrite reverse")
@@ -112,6 +135,7 @@ def reverse(
     seeded: bool = False,
     unreached: Unreached = "zero",
     further: Sequence[str] = (),
+    checkpoints: Checkpoints | None = None,
 ) -> Reversed:
     """Return what `pf.vjp` does, with names of cotangents and gradients, stored values and zero gradients.
 
@@ -123,6 +147,7 @@ def reverse(
         seeded: True takes 1 for the cotangents.
         unreached: As for `pf.vjp`.
         further: Outputs that are returned after the values and not differentiated.
+        checkpoints: As for `pf.vjp`.
 
     Returns:
         The nest and its names.
@@ -136,7 +161,15 @@ def reverse(
     by, of = chosen_inputs(call, nest, wrt), chosen_outputs(call, nest, outputs)
     if unreached not in get_args(Unreached):
         raise BadArgument(f"{call}: unreached is {unreached!r}, expected 'zero' or 'error'")
-    found = _Reversal(nest, by, of, (*(of if values else ()), *further), seeded).done()
+    if checkpoints not in (None, "auto") and whole(f"{call}: checkpoints", checkpoints) < 1:
+        raise BadArgument(
+            f"{call}: checkpoints={checkpoints}, expected the number of segments of a time loop, or 'auto'"
+        )
+    reversal = _Reversal(nest, by, of, (*(of if values else ()), *further), seeded)
+    found = reversal.done()
+    if checkpoints is not None:
+        segments = reversal.cut(call, checkpoints)
+        found = _Reversal(nest, by, of, (*(of if values else ()), *further), seeded, segments).done()
     if unreached == "error" and found.zero:
         raise BadArgument(
             f"{call}: no derivative connects {', '.join(found.zero)} with {', '.join(of)}: leave "
@@ -180,13 +213,16 @@ class _Reversal:
         outputs: tuple[str, ...],
         values: tuple[str, ...],
         seeded: bool,
+        segments: Segments | None = None,
     ) -> None:
         copied, self.last = on_copies(given)
-        self.nest = with_explicit(in_own_loops(with_products_apart(copied)))
+        self.whole = segments.whole if segments else with_explicit(in_own_loops(with_products_apart(copied)))
+        self.nest = segments.one if segments else self.whole
         self.wrt, self.outputs, self.values, self.seeded = wrt, outputs, values, seeded
-        self.draft = Draft(self.nest)
-        self.lives = Lifetimes(self.nest)
-        self.stored = Stored(self.nest, self.draft, self.lives)
+        self.draft = Draft(self.whole)
+        self.replay = Replay(segments, self.draft) if segments else None
+        self.lives = segments.lives if segments else Lifetimes(self.whole)
+        self.stored = Stored(self.nest, self.draft, self.lives, segments.number if segments else None)
         self.active = active(self.nest, wrt, [self.last[name] for name in outputs])
         self.bars: dict[str, str] = {}
         self.layouts: dict[str, Order] = {}
@@ -203,12 +239,52 @@ class _Reversal:
         for position, part in reversed(list(enumerate(parts(self.nest.order)))):
             backward += self._zeros(position)
             tree = self._backward(part, ())
-            backward += [tree] if tree is not None else []
-            backward += self.sunk
+            adjoints = [*([tree] if tree is not None else []), *self.sunk]
             self.sunk = []
+            if self._is_cut(position) and adjoints:
+                assert self.replay is not None, "the loop is cut"
+                adjoints = [self.replay.backward(self.stored.copies, adjoints)]
+            backward += adjoints
         backward += self._gathers()
         gradients, ends = self._gradients()
         return self._assembled(cotangents, gradients, (*backward, *ends))
+
+    def cut(self, call: str, checkpoints: Checkpoints) -> Segments:
+        """The time loop that keeps the most values, in so many segments, after `done`.
+
+        The number "auto" is the one by which arrays need the fewest bytes: n states of s bytes and values of an nth of
+        k bytes are least for n = sqrt(k / s).
+
+        Raises:
+            IllegalRewrite: if no loop of known iterations keeps values, or a segment cannot run again.
+        """
+        kept: dict[int, int] = {}
+        found = {loop.part: loop for loop in time_loops(self.whole)}
+        for position, part in enumerate(parts(self.whole.order)):
+            sizes = [
+                self.draft.tensors[one.access.tensor]
+                for (name, _), one in self.stored.kept.items()
+                if name in part.members
+            ]
+            if sizes and position in found:
+                kept[position] = sum(map(_bytes, sizes))
+        title = f"{call} of {self.nest.name} with checkpoints"
+        if not kept:
+            why = "no loop of a known number of iterations keeps values that it overwrites"
+            check_legal(refused(title, why, "sizes as numbers (`with_sizes`), or no checkpoints"))
+        loop = found[max(kept, key=lambda position: kept[position])]
+        segments = Segments.of(self.whole, loop, loop.iterations)
+        state = sum(_bytes(self.whole.tensor(name)) for name in segments.rerun)
+        least = max(1, round(math.sqrt(kept[loop.part] / max(1, state))))
+        count = min(loop.iterations, least if checkpoints == "auto" else checkpoints)
+        segments = replace(segments, steps=-(-loop.iterations // count))
+        if segments.why_not is not None:
+            check_legal(refused(title, segments.why_not, "no checkpoints"))
+        return segments
+
+    def _is_cut(self, position: int) -> bool:
+        """True if a part of the nest's order is a loop that runs in segments."""
+        return self.replay is not None and self.replay.segments.loop.part == position
 
     # -- adjoint tensors ----------------------------------------------------------------------------------------------
 
@@ -255,7 +331,9 @@ class _Reversal:
             for position, part in backwards:
                 statements = map(self.nest.statement, part.names)
                 terms = [one for s in statements for one in self._contributions(s, tensor.name)]
-                if len(terms) == 1 and self._assigns(terms[0], tensor.name):
+                if terms and self._is_cut(position):
+                    self.first[tensor.name] = position
+                elif len(terms) == 1 and self._assigns(terms[0], tensor.name):
                     self.assigned.add((terms[0].statement.name, terms[0].position))
                 elif len(terms) == 1 and part.names == (terms[0].statement.name,) and self._covers(terms[0]):
                     self.covered.add(tensor.name)
@@ -617,21 +695,52 @@ class _Reversal:
     ) -> Reversed:
         """The statements that are needed, and their tensors in the order of a call."""
         wanted = {name: self.last[name] for name in self.values}
-        early = self.stored.forward()
+        forward_tree = self._forward()
         made = assembled(
-            self.nest,
-            {**{s.name: s for s in early.statements}, **self.draft.statements},
+            self.whole,
+            {**{s.name: s for s in self.whole.statements}, **self._statements()},
             self.draft.tensors,
-            sequence((early.order, *backward)),
+            sequence((forward_tree, *self._outside(backward))),
             list(cotangents.values()),
             [*wanted.values(), *gradients.values()],
             f"{self.nest.name}_{'grad' if self.seeded else 'vjp'}",
         )
         zero = tuple(name for name in self.wrt if name not in self.bars)
-        forward = frozenset(early.names) & frozenset(made.names)
+        forward = frozenset(forward_tree.names) & frozenset(s.name for s in made.statements)
         passes = Passes(made, forward)
         made = recomputed(passes, numbers_alone(passes))
-        return Reversed(made, gradients, cotangents, wanted, self.stored.texts, zero, forward)
+        stored = (*self.stored.texts, *(self.replay.texts if self.replay else ()))
+        cut = self.replay.cut(self.stored) if self.replay else None
+        return Reversed(made, gradients, cotangents, wanted, stored, zero, forward, cut)
+
+    def _forward(self) -> Tree:
+        """The forward pass: statements with the copies that they need, and a loop in segments with its checkpoints."""
+        found = [
+            self.replay.forward()
+            if self.replay is not None and self._is_cut(position)
+            else with_copies(part, self.stored.copies)
+            for position, part in enumerate(parts(self.whole.order))
+        ]
+        return sequence(tuple(found))
+
+    def _outside(self, trees: Sequence[Tree]) -> list[Tree]:
+        """The parts of the backward pass, those outside of a loop in segments without the number of a segment."""
+        if self.replay is None:
+            return list(trees)
+        number = self.replay.segments.number
+        return [order_without_number(tree, number) for tree in trees]
+
+    def _statements(self) -> dict[str, Statement]:
+        """The statements that were made, those outside of a loop in segments without the number of a segment."""
+        if self.replay is None:
+            return self.draft.statements
+        number = self.replay.segments.number
+        return {name: without_number(s, number) for name, s in self.draft.statements.items()}
+
+
+def _bytes(tensor: Tensor) -> int:
+    """The size of a tensor; an extent that is a symbol counts as 1."""
+    return tensor.itemsize * math.prod(size for size in tensor.shape if isinstance(size, int))
 
 
 def _like(domain: isl.Set, other: isl.Set) -> isl.Set:

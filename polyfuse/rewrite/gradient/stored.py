@@ -9,8 +9,9 @@ are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import islpy as isl
 import sympy
@@ -23,7 +24,9 @@ from polyfuse.ir.tree import Sequence as Siblings
 from polyfuse.rewrite.gradient.draft import Draft
 from polyfuse.rewrite.gradient.lifetimes import Lifetimes
 from polyfuse.rewrite.refusal import check_legal, refused
-from polyfuse.sets import IN, OUT, dimension
+from polyfuse.sets import IN, OUT, PARAM, constant, dimension, greatest
+
+S = TypeVar("S", isl.Set, isl.Map)
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,13 @@ class Kept:
 
 
 class Stored:
-    """The copies that the backward pass has asked for."""
+    """The copies that the backward pass has asked for.
 
-    def __init__(self, nest: Nest, draft: Draft, lives: Lifetimes) -> None:
-        self.nest, self.draft, self.lives = nest, draft, lives
+    `segment` is the parameter that numbers the segments of a loop that runs in segments: its copies are kept for one.
+    """
+
+    def __init__(self, nest: Nest, draft: Draft, lives: Lifetimes, segment: str | None = None) -> None:
+        self.nest, self.draft, self.lives, self.segment = nest, draft, lives, segment
         self.kept: dict[tuple[str, int], Kept] = {}
 
     def of(self, s: Statement, accesses: Sequence[Access], body: sympy.Basic) -> list[Access]:
@@ -67,8 +73,7 @@ class Stored:
                 check_legal(refused(f"vjp of {self.nest.name}", why, "sizes as numbers (`with_sizes`)"))
                 raise AssertionError("refused")
             shape.append(extent)
-            here = dimension(s.domain, d)
-            places.append(here if start == 0 else here.add_constant_val(isl.Val(-start)))
+            places.append(dimension(s.domain, d).sub(start.insert_domain(s.domain.get_space())))
         made = self.draft.tensor(f"{s.name}_{tensor.name}", tuple(shape), tensor.dtype, "temporary")
         everywhere = isl.Set.universe(s.domain.get_space())
         access = Access(made.name, date_map(everywhere, places).set_tuple_name(OUT, made.name))
@@ -77,12 +82,21 @@ class Stored:
         )
         return Kept(copy, access)
 
-    def _range(self, domain: isl.Set, d: int) -> tuple[int, int | str | None]:
-        """Where a dimension begins, if at a negative number, and how many values there are from there."""
-        low = domain.dim_min_val(d)
-        start = min(0, int(low.to_python())) if low.is_int() else 0
-        most = domain.dim_max(d).add_constant_val(isl.Val(1 - start)).gist(self.nest.context)
-        return start, extent_text(most) if low.is_int() else None
+    def _range(self, domain: isl.Set, d: int) -> tuple[isl.PwAff, int | str | None]:
+        """Where the places of a dimension begin, a function of sizes, and how many there are from there: at a negative
+        number, at 0, or where the segment of a time loop begins.
+        """
+        if self.segment is not None:
+            low = domain.dim_min(d).gist(self.nest.context)
+            most = greatest(domain.dim_max(d).sub(low))
+            if involves(low, self.segment) and most.is_int():
+                return low, int(most.to_python()) + 1
+            domain = for_any(domain, self.segment)
+        least = domain.dim_min_val(d)
+        start = min(0, int(least.to_python())) if least.is_int() else 0
+        extent = domain.dim_max(d).add_constant_val(isl.Val(1 - start)).gist(self.nest.context)
+        begin = constant(domain.params(), start)
+        return begin, extent_text(extent) if least.is_int() else None
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -93,27 +107,38 @@ class Stored:
             for (name, _), kept in self.kept.items()
         )
 
-    def forward(self) -> Nest:
-        """The nest with the copies, each just before its statement."""
-        if not self.kept:
-            return self.nest
-        copies: dict[str, list[Statement]] = {}
+    @property
+    def copies(self) -> dict[str, list[Statement]]:
+        """The copies, by the statement just before which each runs."""
+        found: dict[str, list[Statement]] = {}
         for (name, _), kept in self.kept.items():
-            copies.setdefault(name, []).append(kept.copy)
-        every = (*self.nest.statements, *(one for found in copies.values() for one in found))
-        return replace(self.nest, statements=every, order=_with(self.nest.order, copies))
+            found.setdefault(name, []).append(kept.copy)
+        return found
 
 
-def _with(tree: Tree, copies: dict[str, list[Statement]]) -> Tree:
+def with_copies(tree: Tree, copies: Mapping[str, Sequence[Statement]]) -> Tree:
+    """A part of the order with the copies, each just before its statement."""
     match tree:
         case Leaf(name):
             return sequence((*(Leaf(one.name) for one in copies.get(name, ())), tree))
         case Siblings():
-            return sequence(tuple(_with(child, copies) for child in tree.children))
+            return sequence(tuple(with_copies(child, copies) for child in tree.children))
         case Loop():
             dates = [
                 (one.name, date.set_tuple_id(IN, one.domain.get_tuple_id()))
                 for name, date in tree.dates
                 for one in copies.get(name, ())
             ]
-            return replace(tree, dates=(*tree.dates, *dates), body=_with(tree.body, copies))
+            return replace(tree, dates=(*tree.dates, *dates), body=with_copies(tree.body, copies))
+
+
+def for_any(relation: S, parameter: str) -> S:
+    """A set or a relation for any value of a parameter."""
+    position = relation.find_dim_by_name(PARAM, parameter)
+    return relation if position < 0 else relation.project_out(PARAM, position, 1)
+
+
+def involves(value: isl.PwAff, parameter: str) -> bool:
+    """True if a function depends on a parameter."""
+    position = value.find_dim_by_name(PARAM, parameter)
+    return position >= 0 and bool(value.involves_dims(PARAM, position, 1))

@@ -158,9 +158,12 @@ def _place(nest: Nest, tensor: Tensor, web: Web, name: str) -> _Place:
         return stays("no value is overwritten before its last use")
     common = _common_loops(nest, web)
     private = [loop for loop in common if all(_agrees(loop, pair) for pair in web.flow)]
-    useful = [loop for loop in private if not all(_agrees(loop, pair) for pair in false)]
+    apart = [loop for loop in private if not all(_agrees(loop, pair) for pair in false)]
+    useful = [loop for loop in apart if not loop.reuse]
     if not useful:
-        return stays(_why_not(common, private, web))
+        shared = ", ".join(loop.name for loop in apart)
+        why = f"the iterations of {shared} are to use the same memory"
+        return stays(why if apart else _why_not(common, private, web))
     dims = [made for loop in useful if (made := _dimension(nest, web, loop)) is not None]
     if not dims:
         return stays(f"the extent of {', '.join(x.name for x in useful)} is not affine in the sizes")

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from polyfuse.errors import BadArgument
+from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import parts, restrict
 from polyfuse.machine import Machine
 from polyfuse.machine.levels import size_text
+from polyfuse.rewrite.gradient.checkpoints import Cut
 from polyfuse.rewrite.gradient.recompute import Passes, recomputed
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.roofline import Model, microseconds
@@ -42,7 +43,14 @@ class Kept:
     remarks: tuple[Remark, ...]
 
 
-def within_memory(call: str, nest: Nest, forward: frozenset[str], memory: int, machine: Machine) -> Kept:
+def within_memory(
+    call: str,
+    nest: Nest,
+    forward: frozenset[str],
+    memory: int,
+    machine: Machine,
+    cut: Cut | None = None,
+) -> Kept:
     """Keep no more than so many bytes from the forward pass for the backward pass.
 
     Args:
@@ -51,6 +59,7 @@ def within_memory(call: str, nest: Nest, forward: frozenset[str], memory: int, m
         forward: Its statements of the forward pass.
         memory: The limit in bytes.
         machine: The machine whose model prices both.
+        cut: A time loop that runs in segments: what it keeps for one of them counts too, and stays.
 
     Returns:
         The nest, and a remark for each value.
@@ -63,7 +72,7 @@ def within_memory(call: str, nest: Nest, forward: frozenset[str], memory: int, m
             f"{call}: memory={memory} of a nest over {', '.join(nest.params)}: how large values are is not known; "
             "give sizes first (`with_sizes`)"
         )
-    prices = _Prices(Passes(nest, forward), machine)
+    prices = _Prices(Passes(nest, forward), machine, cut)
     again: set[str] = set()
     while (tensor := _next(prices, again, memory)) is not None:
         again.add(tensor)
@@ -73,22 +82,32 @@ def within_memory(call: str, nest: Nest, forward: frozenset[str], memory: int, m
             f"{call}: memory={memory}, but the backward pass needs at least {left} bytes of values of the forward "
             f"pass that cannot be computed again for less: memory={left} does"
         )
-    remarks = tuple(_remark(prices, tensor, again) for tensor in prices.passes.kept)
-    return Kept(recomputed(prices.passes, again), left, remarks)
+    remarks = [_remark(prices, tensor, again) for tensor in prices.passes.kept if tensor not in prices.points]
+    segments = () if cut is None else (_of_segments(prices, cut),)
+    return Kept(recomputed(prices.passes, again), left, (*segments, *remarks))
+
+
+def kept_bytes(nest: Nest, forward: frozenset[str]) -> int:
+    """The size of what the backward pass of a nest, of sizes that are numbers, finds kept."""
+    counts = Counts(nest)
+    return sum(map(counts.tensor_bytes, Passes(nest, forward).kept))
 
 
 class _Prices:
     """What it takes to store values and to compute them again."""
 
-    def __init__(self, passes: Passes, machine: Machine) -> None:
+    def __init__(self, passes: Passes, machine: Machine, cut: Cut | None = None) -> None:
         self.passes, self.machine = passes, machine
+        self.points = cut.points if cut else ()
+        self.filled = tuple(name for name in (cut.kept if cut else ()) if name in passes.nest.names)
         self.counts = Counts(passes.nest)
         self.model = Model(self.counts, machine)
         self._seconds: dict[frozenset[str], float] = {}
 
     def bytes(self, again: Collection[str]) -> int:
-        """The size of what is kept."""
-        return sum(self.counts.tensor_bytes(name) for name in self.passes.kept if name not in again)
+        """The size of what is kept, with what is filled for one segment of a time loop after the other."""
+        every = (*self.passes.kept, *self.filled)
+        return sum(self.counts.tensor_bytes(name) for name in every if name not in again)
 
     def storing(self, tensor: str) -> float:
         """The seconds of writing a value once and reading it once."""
@@ -98,11 +117,17 @@ class _Prices:
 
     def computing(self, tensor: str, again: Collection[str]) -> float | None:
         """The seconds of computing a value from what is kept; None if it cannot be."""
+        if tensor in self.points:
+            return None
         stored = [name for name in self.passes.kept if name not in again and name != tensor]
         found = self.passes.again(tensor, stored)
         if found is None:
             return None
         names = frozenset(s.name for s in found)
+        return self.running(names)
+
+    def running(self, names: frozenset[str]) -> float:
+        """The seconds of running some statements."""
         if names not in self._seconds:
             order = restrict(self.passes.nest.order, names)
             assert order is not None, "a kept value is computed"
@@ -132,6 +157,21 @@ def _next(prices: _Prices, again: Collection[str], memory: int) -> str | None:
         if more < 0 or tight:
             found.append((more / size, tensor))
     return min(found, default=(0.0, None))[1]
+
+
+def _of_segments(prices: _Prices, cut: Cut) -> Remark:
+    """What a time loop keeps for its segments, and what both ways take."""
+    names = frozenset(cut.forward) & frozenset(prices.passes.nest.order.names)
+    states = sum(prices.counts.tensor_bytes(name) for name in cut.points)
+    values = sum(prices.counts.tensor_bytes(name) for name in prices.filled)
+    again = prices.running(names)
+    storing = sum(map(prices.storing, (*cut.points, *prices.filled)))
+    line = (
+        f"Loop {cut.loop} runs again in {quantity(cut.count, 'segment')}, with {size_text(states).strip()} of states "
+        f"and {size_text(values).strip()} for one segment: {microseconds(again)} to compute it again, "
+        f"{microseconds(storing)} to store and load."
+    )
+    return weighed(PASS, cut.points, True, line, again, storing, chosen=True)
 
 
 def _remark(prices: _Prices, tensor: str, again: Collection[str]) -> Remark:
