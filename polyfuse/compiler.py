@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
@@ -29,7 +30,7 @@ from polyfuse.errors import (
     InvalidTuning,
     TargetUnavailable,
 )
-from polyfuse.errors.budget import OPERATIONS_PER_SECOND, at_most, stopped
+from polyfuse.errors.budget import OPERATIONS_PER_SECOND, at_most, stopped, until
 from polyfuse.errors.proving import proving, told
 from polyfuse.frontend.python.function import PythonNest
 from polyfuse.frontend.python.function import nest as read
@@ -126,11 +127,11 @@ def compile(
             {"wavefront": False} leaves a pass out, {"attention": True} takes what a pass offers whatever it costs, and
             {"blocked factorization": "64 steps"} takes the candidate of that name. {"group of mac0, mac1": False}
             asks a pass about some statements alone. An unknown name is refused with the names that there are.
-        budget: About how many seconds isl may take. Half of them are for the plan and half of the rest for its proof;
-            where they do not do, the order as written is kept, with a remark, and proven in what is left. isl's
-            operations are counted, not time, so that the plan is the same on a slow machine: a second is worth
-            2,000,000. Machine code and what `tune` tries are not part of it. Without a budget the limits grow with
-            the number of statements.
+        budget: How many seconds isl may take. Half of them are for the plan and half of the rest for its proof; where
+            they do not do, the order as written is kept, with a remark, and proven in what is left. isl's operations
+            are counted, too, so that the plan is seldom another one on a slow machine: a second is worth 2,000,000.
+            Machine code and what `tune` tries are not part of it. Without a budget the limits are operations alone,
+            and grow with the number of statements.
 
     Returns:
         The compiled nest, to be called with arrays.
@@ -238,7 +239,7 @@ def decided(
     A plan that isl cannot find or prove within its budget gives way to the order as written, and the plan says so.
     """
     measure.STAGES.info("schedule")
-    with at_most(nest.context.get_ctx(), int((budget or 0) * OPERATIONS_PER_SECOND)):
+    with _limited(nest, (0, 0), budget, 1):
         return _decided(nest, goal, place, model, schedule, fuse, wanted, picks, force, budget)
 
 
@@ -260,19 +261,19 @@ def _decided(
             raise InvalidSchedule(
                 f"the schedule is of nest {schedule.given.name!r}, not of the given nest {nest.name!r}"
             )
-        with at_most(nest.context.get_ctx(), _limit(FINISHING, nest, budget, 1)):
+        with _limited(nest, FINISHING, budget, 1):
             return _finished(schedule, None, goal, place, model, start, OPERATIONS)
     notes = (
         [applied("array expressions", (), note) for note in nest.notes]
         if isinstance(nest, PythonNest)
         else []
     )
-    given, context = nest, nest.context.get_ctx()
+    given = nest
     expansions, remarks = tuple[Expansion, ...](), tuple(notes)
     able = _one_block_at_a_time(model) if place == "simulator" else model
     choose = Choose(Picked(picks)) if picks else cheapest
     try:
-        with at_most(context, _limit(PLANNING, nest, budget, 1 / 2)):
+        with _limited(nest, PLANNING, budget, 1 / 2):
             with proving("the expansion of temporaries"):
                 expanded = expand_temporaries(nest)
             nest, expansions = expanded.nest, expanded.expansions
@@ -281,17 +282,14 @@ def _decided(
             nest, remarks = fast.nest, (*notes, *fast.remarks)
             plan = plan_for(nest, able, fuse=fuse, choose=choose, force=force)
         plan = replace(plan, remarks=(*remarks, *plan.remarks, *_unused(plan.schedule, model)))
-        with proving("the proof of the plan"), at_most(context, _limit(FINISHING, nest, budget, 1 / 4)):
+        with proving("the proof of the plan"), _limited(nest, FINISHING, budget, 1 / 4):
             plan = replace(plan, schedule=plan.schedule.rooted_in(given))
             done = _finished(plan.schedule, plan, goal, place, model, start, OPERATIONS)
     except (BudgetExceeded, isl.Error) as error:
         if isinstance(error, isl.Error) and not stopped(error):
             raise
         why = str(told(error) if isinstance(error, isl.Error) else error)
-        with (
-            proving("the proof of the order as written"),
-            at_most(context, _limit(FINISHING, nest, budget, 1)),
-        ):
+        with proving("the proof of the order as written"), _limited(nest, FINISHING, budget, 1):
             kept = as_written(nest, model, why)
             said = (*remarks, *kept.remarks, *_in_float32(kept.schedule, model))
             kept = replace(kept, remarks=said, schedule=kept.schedule.rooted_in(given))
@@ -299,11 +297,19 @@ def _decided(
     return replace(done, expansions=expansions)
 
 
-def _limit(usual: tuple[int, int], nest: Nest, budget: float | None, share: float) -> int:
-    """The isl operations of a stage: a share of the budget, or what is usual for a nest of so many statements."""
-    if budget is not None:
-        return max(1, int(share * budget * OPERATIONS_PER_SECOND))
-    return usual[0] + usual[1] * len(nest.statements)
+@contextmanager
+def _limited(nest: Nest, usual: tuple[int, int], budget: float | None, share: float) -> Iterator[None]:
+    """Give isl a share of the budget, or as many operations as are usual for a nest of so many statements."""
+    context = nest.context.get_ctx()
+    if budget is None:
+        with at_most(context, usual[0] + usual[1] * len(nest.statements)):
+            yield
+    else:
+        with (
+            until(context, share * budget),
+            at_most(context, max(1, int(share * budget * OPERATIONS_PER_SECOND))),
+        ):
+            yield
 
 
 def _one_block_at_a_time(model: Machine) -> Machine:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 import islpy as isl
 
 from polyfuse.errors import BudgetExceeded, IslFailure
-from polyfuse.errors.budget import stopped
+from polyfuse.errors.budget import late, stopped
 
 C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,6 +61,8 @@ def told(error: isl.Error) -> IslFailure | BudgetExceeded:
     """An error of islpy's that has passed through steps, as one that says what was being proven."""
     innermost, *others = error.__notes__
     where = f" ({', '.join(f'in {step}' for step in others)})" if others else ""
+    if late(error):
+        return BudgetExceeded(f"{innermost}{where} needs more time of isl than it was given")
     if stopped(error):
         return BudgetExceeded(f"{innermost}{where} needs more operations of isl than it was given")
     return IslFailure(

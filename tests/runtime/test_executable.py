@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import cache
 from typing import Any, Literal
 
@@ -14,6 +16,7 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.checks import cuda_cases as cases
 from polyfuse.errors import BadArgument, BudgetExceeded, InvalidSchedule, TargetUnavailable
+from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.runtime.cuda import driver as cuda_driver
 from tests.frontend.python.running import defined
 
@@ -59,7 +62,10 @@ def test_a_schedule_by_hand_that_is_too_much_to_prove_is_refused(monkeypatch: py
 
 
 @pytest.mark.parametrize("budget", [1e-6, 0.01, 0.1])
-def test_a_plan_that_needs_more_than_its_budget_is_the_order_as_written_or_refused(budget: float) -> None:
+def test_a_plan_that_needs_more_than_its_budget_is_the_order_as_written_or_refused(
+    monkeypatch: pytest.MonkeyPatch, budget: float
+) -> None:
+    monkeypatch.setattr("polyfuse.compiler.until", lambda context, seconds: nullcontext())  # operations alone
     try:
         net = pf.compile(small_nest(), target="cpu", budget=budget)
     except BudgetExceeded as error:
@@ -69,6 +75,22 @@ def test_a_plan_that_needs_more_than_its_budget_is_the_order_as_written_or_refus
     assert "order as written is kept" in net.explain()
     assert "needs more operations of isl than it was given" in net.explain()
     np.testing.assert_allclose(net(rows()), by_hand(rows()), rtol=1e-5, atol=1e-6)
+
+
+def test_a_plan_that_takes_longer_than_its_budget_is_the_order_as_written_or_refused() -> None:
+    with pytest.raises(BudgetExceeded, match=r"more (operations|time) of isl"):
+        pf.compile(small_nest(), target="cpu", budget=1e-6)
+
+    place = " + ".join(f"i % {divisor}" for divisor in (3, 5, 7, 11, 13, 17, 19))
+    update = statement("{ S[i] : 0 <= i < 64 }", f"a[({place}) % 64] += 1")
+    seven = Nest.of((Tensor("a", (64,), "float32", "inout"),), (update,))
+    start = time.monotonic()
+    try:
+        said = str(pf.compile(seven, target="cpu", budget=0.2).explain())
+    except BudgetExceeded as error:  # where the machine is slow, the order as written takes longer too
+        said = str(error)
+    assert "needs more time of isl than it was given" in said
+    assert time.monotonic() - start < 60  # four seconds of a core without an end
 
 
 def test_a_budget_that_is_enough_changes_nothing() -> None:
