@@ -289,6 +289,8 @@ def _decided(
         if isinstance(error, isl.Error) and not stopped(error):
             raise
         why = str(told(error) if isinstance(error, isl.Error) else error)
+        unrewritten, nest = nest is given, nest.no_longer_asked()
+        given = nest if unrewritten else given
         with proving("the proof of the order as written"), _limited(nest, FINISHING, budget, 1):
             kept = as_written(nest, model, why)
             said = (*remarks, *kept.remarks, *_in_float32(kept.schedule, model))

@@ -35,7 +35,7 @@ def is_resident(kernel: Tree) -> bool:
 def pairs_inside(nest: Nest, kernel: Tree) -> Iterator[tuple[str, Pairs]]:
     """The pairs of a kernel's instances that must not run at once, each with the tensor that they meet in."""
     own = set(statements(kernel))
-    inside = nest.dependences().among(own)
+    inside = nest.pairs_in_order.among(own)
     # a reduction may run in either order, but never at once
     turned = [Pairs(p.kind, p.sink, p.source, p.map.reverse()) for p in inside if p.kind == "reduction"]
     return ((_tensor(nest, pair), pair) for pair in (*inside, *turned))

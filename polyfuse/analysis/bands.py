@@ -55,7 +55,7 @@ class LoopFacts:
 def among(nest: Nest, tree: Tree) -> tuple[Pairs, ...]:
     """The dependences among the statements of a tree."""
     inside = set(statements(tree))
-    return nest.dependences().among(inside)
+    return nest.pairs_in_order.among(inside)
 
 
 def within(loop: Loop, pairs: tuple[Pairs, ...]) -> tuple[Pairs, ...]:

@@ -33,5 +33,5 @@ def waiting(loop: Loop, pairs: tuple[Pairs, ...]) -> frozenset[str]:
 def waiting_in(nest: Nest, tree: Tree) -> frozenset[str]:
     """The statements that have to wait in one of a tree's pipelines."""
     pipelines = [loop for loop in loops(tree) if loop.bind == "pipeline"]
-    pairs = nest.dependences().pairs if pipelines else ()
+    pairs = nest.pairs_in_order.pairs if pipelines else ()
     return frozenset[str]().union(*(waiting(loop, pairs) for loop in pipelines))

@@ -37,7 +37,7 @@ def once(nest: Nest, tree: Tree) -> tuple[bool, ...]:
             continue
         own = kernel.get(name, (name,))
         refused |= set(own)
-        left += [pair.sink for each in own for pair in nest.dependences().after(each)]
+        left += [pair.sink for each in own for pair in nest.pairs_in_order.after(each)]
         for tensor in {nest.statement(each).write.tensor for each in own} - changed:
             changed.add(tensor)
             left += [s.name for s in (*nest.writers(tensor), *nest.readers(tensor))]
@@ -63,7 +63,7 @@ def refusal(nest: Nest, tree: Tree, chosen: tuple[bool, ...]) -> str | None:
         s = nest.statement(name)
         if name in early and (_of_a_call(nest, s) or not written.isdisjoint(s.tensors)):
             return name
-    pairs = nest.dependences().pairs
+    pairs = nest.pairs_in_order.pairs
     return next((p.sink for p in pairs if p.sink in early and p.source not in early), None)
 
 

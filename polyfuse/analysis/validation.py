@@ -101,7 +101,7 @@ def validate(
         ("cover", lambda: _cover(nest, tree)),
         ("copies", lambda: check_copies(source, nest, tree)),
         ("places", lambda: _places(nest, tree)),
-        ("order", lambda: _no("order", first_broken(tree, nest.dependences().pairs))),
+        ("order", lambda: _no("order", first_broken(tree, nest.pairs_in_order.pairs))),
         ("storage", lambda: _storage(nest, tree)),
         ("barriers", lambda: _no("barriers", unsynchronised(nest, tree))),
         ("once", lambda: _once(nest, tree, early)),

@@ -284,6 +284,32 @@ def dependences(accesses: AccessRelations, order: isl.UnionMap) -> Dependences:
     )
 
 
+def no_fewer_pairs(accesses: AccessRelations, order: isl.UnionMap) -> Dependences:
+    """The dependences and more pairs, found with little work: where isl does not find the dependences themselves.
+
+    for i: a[(5i) mod 7] = …      { S[i] -> S[j] : i < j }, not { S[i] -> S[i + 7] }
+
+    Every quotient and remainder in an access may be any number here, and no write hides another. What keeps the order
+    of all these pairs keeps that of the dependences, and a reduction's pairs are still pairs of one reduction. But a
+    flow among them need not carry a value, so that no rewrite, no buffer and no bound may be derived from them.
+    """
+    reads, assigns, accumulates = map(
+        _without_divisors, (accesses.reads, accesses.assigns, accesses.accumulates)
+    )
+    writes = assigns.union(accumulates)
+    own = among_groups(earlier(accumulates, accumulates, order), accesses.operators)
+    overwritten = earlier(writes, writes, order).subtract(own)
+    gathered = earlier(writes, accumulates, order).subtract(own)
+    flow = earlier(writes, reads, order).union(gathered)
+    kinds = zip(KINDS, (flow, earlier(reads, writes, order), overwritten, own), strict=True)
+    return Dependences(tuple(split(kind, relation) for kind, union in kinds for relation in maps_of(union)))
+
+
+def _without_divisors(accesses: isl.UnionMap) -> isl.UnionMap:
+    """The accesses with every element that an instance could access if a quotient or remainder were any number."""
+    return union_map(one.remove_divs().intersect_domain(one.domain()) for one in maps_of(accesses))
+
+
 def flow_and_reduction(accesses: AccessRelations, order: isl.UnionMap) -> tuple[isl.UnionMap, isl.UnionMap]:
     """Return flow dependences, and those among updates by one operator separately."""
     read = sources(accesses.reads, accesses.assigns, accesses.accumulates, order)

@@ -6,6 +6,7 @@ nest ::= context  tensor*  statement*  order
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -26,6 +27,7 @@ from polyfuse.ir.dependences import (
     dependences,
     grouped,
     merged,
+    no_fewer_pairs,
 )
 from polyfuse.ir.nest_data import NestData
 from polyfuse.ir.nest_text import set_of, statement_text
@@ -91,10 +93,31 @@ class Nest(NestData, Viewed):
         return nest
 
     def dependences(self) -> Dependences:
-        """The pairs of instances whose order must be kept, by kind; computed once."""
+        """The pairs of instances whose order must be kept, by kind; computed once.
+
+        Raises:
+            BudgetExceeded: if isl needs too many operations for them.
+        """
         if self._dependences is None:
             raise BudgetExceeded(f"the dependences of {self.name} are too many for isl: {self._hardest}")
         return self._dependences
+
+    @cached_property
+    def pairs_in_order(self) -> Dependences:
+        """The dependences, or more pairs than these where isl does not find them: all whose order a proof asks for."""
+        found = self._dependences
+        if found is not None:
+            return found
+        with proving("pairs of instances that access one tensor"):
+            return no_fewer_pairs(self.accesses, self.original_dates())
+
+    def no_longer_asked(self) -> Nest:
+        """The nest, for whose dependences isl is not asked again if it has not found them so far."""
+        if "_dependences" in self.__dict__:
+            return self
+        known = copy(self)
+        known.__dict__["_dependences"] = None
+        return known
 
     @cached_property
     def _dependences(self) -> Dependences | None:

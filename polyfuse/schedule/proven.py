@@ -62,7 +62,7 @@ class Proven:
     def _proof(self, nest: Nest, tree: Tree, known: Tree | None) -> Broken | None:
         # Only `promote` and `pack` change the nest, and every dependence they add has the new copy at one end: what
         # the two trees have in common holds no such statement and stays proven. Padding adds instances of the reader.
-        pairs = unproven(nest.dependences(), tree, known)
+        pairs = unproven(nest.pairs_in_order, tree, known)
         return first_broken(tree, pairs, known) or unsafe_buffer(nest, tree, known)
 
     def followed_by(self, steps: tuple[Step, ...], nest: Nest, tree: Tree) -> Self:

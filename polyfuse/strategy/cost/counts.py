@@ -243,7 +243,7 @@ class Counts:
 
     def among(self, tree: Tree) -> tuple[Pairs, ...]:
         """The dependences among the statements of a tree."""
-        return self.nest.dependences().among(tree.members)
+        return self.nest.pairs_in_order.among(tree.members)
 
     def carries(self, loop: Loop, pair: Pairs) -> bool:
         """True if a dependence lies between two values of a loop."""
