@@ -236,4 +236,17 @@ def _power(body: sympy.Pow, positions: Mapping[str, int]) -> Function:
         return lambda leaves: np.divide(1, inner(leaves))
     if isinstance(exponent, sympy.Rational) and exponent.q == 2:
         return _after(of_real(np.sqrt), inner)
-    return _both(np.power, inner, function_of(exponent, positions))
+    return _both(_to_the_power, inner, function_of(exponent, positions))
+
+
+def _to_the_power(base: Any, exponent: Any) -> Any:
+    """A power; one of integers with a negative exponent, which NumPy refuses, is the whole part of the number.
+
+    >>> [int(_to_the_power(np.int64(base), -3)) for base in (-2, -1, 0, 1, 2)]
+    [0, -1, 0, 1, 0]
+    """
+    if np.result_type(base, exponent).kind != "i" or np.all(np.greater_equal(exponent, 0)):
+        return np.power(base, exponent)
+    power = np.power(base, np.maximum(exponent, 0))
+    sign = np.where(np.equal(base, 1), 1, np.where(np.equal(base, -1), 1 - 2 * (exponent % 2), 0))
+    return np.where(np.less(exponent, 0), sign, power).astype(power.dtype)[()]

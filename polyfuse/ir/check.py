@@ -20,6 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import accumulate
 
 import islpy as isl
 import sympy
@@ -152,13 +153,29 @@ def _numbers_fit(nest: NestData, statement: Statement) -> None:
                 )
         if not isinstance(part, BitAnd | BitOr | BitXor):
             _no_truth_values(statement, part, leaf)
-        for arg in _operands(part):
+        for arg, met in zip(*_met(part, inside, leaf), strict=True):
             if not (
                 isinstance(part, Relational) and whole_number(arg) is not None
             ):  # any integer can be compared
-                visit(arg, inside)
+                visit(arg, met)
 
     visit(statement.body, computed_in(target))
+
+
+def _met(
+    part: sympy.Basic, meets: Type, leaf: Callable[[sympy.Symbol], Type]
+) -> tuple[list[sympy.Basic], list[Type]]:
+    """The operands of an operation, and the type that each meets: in a chain that of the operands up to it.
+
+    int32 * 2**40 * 0.5   ->   int32, int32, float64
+    """
+    operands = _operands(part)
+    if not isinstance(part, sympy.Add | sympy.Mul):
+        return operands, [meets] * len(operands)
+    first, *rest = (type_of(operand, leaf) for operand in operands)
+    if is_number(first):
+        first = joined([first, next((own for own in rest if not is_number(own)), meets)])
+    return operands, list(accumulate(rest, lambda dtype, own: joined([dtype, own]), initial=first))
 
 
 def _operands(part: sympy.Basic) -> list[sympy.Basic]:

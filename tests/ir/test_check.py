@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import sympy
 from hypothesis import given
 
+import polyfuse as pf
 from polyfuse.errors import InvalidNest
 from polyfuse.interpret import interpret
 from polyfuse.ir import DType, Nest, Statement, Tensor, statement
+from polyfuse.ir.scalar import Read
 from polyfuse.ir.tree import Leaf, sequence
 from tests.support.nests import nests
 
@@ -164,6 +169,29 @@ def test_numbers_that_no_integer_holds(dtypes: tuple[DType, DType], text: str, w
     x, y = Tensor("x", (8,), dtypes[0], "input"), Tensor("y", (8,), dtypes[1], "output")
     with pytest.raises(InvalidNest, match=f"S: {why}"):
         Nest.of([x, y], [s("S", text)])
+
+
+@pytest.mark.parametrize("operation", [sympy.Add, sympy.Mul])
+@pytest.mark.parametrize(
+    ("numbers", "fits"), [((2**40, 1.5), False), ((1.5, 2**40), True), ((1, 2**31), False)]
+)
+def test_a_number_in_a_chain_meets_what_stands_before_it(
+    operation: type[sympy.Expr], numbers: tuple[float, float], fits: bool
+) -> None:
+    x, y = Tensor("x", (8,), "int32", "input"), Tensor("y", (8,), "float64", "output")
+    one = s("S", "y[i] = x[i] * 2")
+    read = next(iter(one.body.atoms(Read)))
+    chain = replace(one, body=operation(read, *map(sympy.sympify, numbers), evaluate=False))
+    if not fits:
+        with pytest.raises(InvalidNest, match="does not fit int32"):
+            Nest.of([x, y], [chain])
+        return
+    first, second = numbers
+    data = np.arange(8, dtype=np.int32)
+    expected = data + first + second if operation is sympy.Add else data * first * second
+    nest = Nest.of([x, y], [chain])
+    for found in (interpret(nest, {"x": data})["y"], pf.compile(nest, target="cpu")(data)):
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize(

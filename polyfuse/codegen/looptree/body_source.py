@@ -27,6 +27,8 @@ _SIGNED: Mapping[type[ast.operator], str] = {
     ast.Mod: "0 if {b} == 0 or {b} == -1 else {a} % (1 if {b} == 0 or {b} == -1 else {b})",
     ast.LShift: "{a} << {b} if 0 <= {b} and {b} < 64 else 0",
     ast.RShift: "{a} >> ({b} if 0 <= {b} and {b} < 64 else 63)",
+    ast.Pow: "{a} ** ({b} if {b} >= 0 else 0) if {b} >= 0 or {a} == 1 else "
+    "((1 if {b} % 2 == 0 else -1) if {a} == -1 else 0)",
 }
 _UNSIGNED: Mapping[type[ast.operator], str] = {
     ast.FloorDiv: "uint64(0) if {b} == 0 else {a} // (uint64(1) if {b} == 0 else uint64({b}))",
@@ -204,6 +206,8 @@ class Values:
             case "pow" if literal(args[1]) == 2:
                 base = self._simple(args[0])
                 return ast.BinOp(base, ast.Mult(), base)
+            case "pow" if is_integer(dtype):
+                return self._integers(ast.Pow(), args[0], args[1], dtype)
             case "pow" if not is_float:
                 return ast.BinOp(args[0], ast.Pow(), args[1])
         return call(self.functions.get(name, f"math.{name}"), args)
@@ -211,7 +215,8 @@ class Values:
     def _integers(self, operator: ast.operator, left: ast.expr, right: ast.expr, dtype: Type) -> ast.expr:
         """An operation on integers in NumPy's meaning: what is divided by 0 is 0, and all bits may be shifted out.
 
-        A quotient by -1 is a sign: LLVM leaves that of the smallest integer undefined.
+        A quotient by -1 is a sign: LLVM leaves that of the smallest integer undefined. A negative power, which NumPy
+        refuses, is the whole part of the number, as in torch: 1 or -1 of these two, else 0.
         """
         if dtype == "bool":
             return _of_truths(operator, left, right)
@@ -219,11 +224,10 @@ class Values:
             return self._of_floats(operator, left, right, dtype)
         known = literal(right)
         divides = isinstance(operator, ast.FloorDiv | ast.Mod)
-        shifts = isinstance(operator, ast.LShift | ast.RShift)
+        guarded = _SIGNED if is_number(dtype) or NUMBER_TYPES[dtype].signed else _UNSIGNED
         is_safe = known is not None and (known > 0 if divides else 0 <= known < BITS)
-        if (divides or shifts) and not is_safe:
+        if type(operator) in guarded and not is_safe:
             a, b = (ast.unparse(self._simple(part)) for part in (left, right))
-            guarded = _SIGNED if is_number(dtype) or NUMBER_TYPES[dtype].signed else _UNSIGNED
             text = guarded[type(operator)].format(a=a, b=b)
             return _kept(ast.parse(text, mode="eval").body, dtype, chosen=True)
         return _kept(ast.BinOp(left, operator, right), dtype)

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
+from polyfuse.ir import Nest, Tensor, statement
+from polyfuse.ir.number_types import DType
 from polyfuse.ir.tree import loops
 from tests.frontend.python.running import assert_close, by_python, by_source, called, copies, defined
 
@@ -294,7 +296,33 @@ def test_powers_of_integers_in_lock_step_where_threads_are_idle(n: int) -> None:
     assert (y == 2**x).all()
 
 
-def test_a_negative_power_of_an_integer_is_no_number_in_lock_step() -> None:
-    x, y = np.array([3, -1, 2]), np.zeros(3, np.int64)
-    with pytest.raises(ValueError, match="negative integer powers"):
-        pf.compile(powers, target="cuda", machine="h200", device="lockstep")(x, y)
+@pytest.mark.parametrize(
+    "dtypes", [("int64", "int64"), ("int32", "int64"), ("int8", "int8"), ("int16", "uint8")]
+)
+def test_a_negative_power_of_an_integer_is_a_whole_number(dtypes: tuple[DType, DType]) -> None:
+    tensors = (
+        Tensor("x", (6, 8), dtypes[0], "input"),
+        Tensor("e", (6, 8), dtypes[1], "input"),
+        Tensor("y", (6, 8), "int64", "output"),
+        Tensor("z", (6, 8), "float64", "output"),
+    )
+    nest = Nest.of(
+        tensors,
+        [
+            statement(
+                f"{{ S{name}[i, j] : 0 <= i < 6 and 0 <= j < 8 }}", f"{name}[i, j] = x[i, j] ** e[i, j]"
+            )
+            for name in "yz"
+        ],
+    )
+    x, e = np.meshgrid([-2, -1, 0, 1, 2, 3], [-70, -3, -2, -1, 0, 1, 2, 3], indexing="ij")
+    if dtypes[1] == "uint8":
+        expected = x ** (e := np.abs(e) % 5)
+    else:  # the whole part, as torch.pow has it
+        expected = np.where(e < 0, np.trunc(np.where(x == 0, 9, x) ** e.astype(float)), x ** np.maximum(e, 0))
+    for name, found in pf.interpret(nest, {"x": x.astype(dtypes[0]), "e": e.astype(dtypes[1])}).items():
+        np.testing.assert_array_equal(found, expected, name)
+    places: Any = ({"target": "cpu"}, {"target": "cuda", "machine": "h200", "device": "lockstep"})
+    for place in places:
+        for found in pf.compile(nest, **place)(x.astype(dtypes[0]), e.astype(dtypes[1])):
+            np.testing.assert_array_equal(found, expected, str(place))
