@@ -267,3 +267,81 @@ def test_a_changed_kernel_in_a_wrong_place_is_found() -> None:
     found = first_broken(tree, unproven(CHAIN.dependences(), tree, order), order)
     assert found is not None
     assert found.why == "the part with B would run after the part with C"
+
+
+@pytest.mark.parametrize("kind", ["flow", "anti", "output", "reduction"])
+@pytest.mark.parametrize(("later", "right"), list(product((-1, 0, 1), repeat=2)))
+def test_what_a_pipeline_may_have_at_once(kind: str, later: int, right: int) -> None:
+    pair = split(kind, isl.Map(f"{{ S[t, i] -> S[t + {later}, i + {right}] : 0 < t < 9 and 0 < i < 9 }}"))
+    wrong = [found for found in broken(piped("i"), None, (pair,)) if "pipeline" in found.why]
+    # value i of the inner loop waits for the value before of the outer one to have ended i
+    waits = later == 0 or (later > 0 and right >= 0) or (kind == "reduction" and later < 0 and right <= 0)
+    assert (not wrong) is waits
+    for found in wrong:
+        assert found.pairs.is_equal(pair.map)
+        assert found.remedy.startswith("skew i by t,")
+
+
+WITHIN = (split("flow", isl.Map("{ A[i, j] -> B[i, j] : 1 <= i < 4 and 1 <= j < 4 }")),)
+"""What A passes to B in one iteration of both loops."""
+
+
+def a_and_b(first: str, second: str) -> Loop:
+    """A and B in one loop over columns."""
+    return Loop("j", (("A", date("A", "j")), ("B", date("B", "j"))), Sequence((Leaf(first), Leaf(second))))
+
+
+@pytest.mark.parametrize(
+    ("proven", "tree"),
+    [
+        (("A", "C", "B", "D"), ("C", "B", "A new", "D")),  # source new, sink where it was proven, at place 1
+        (("C", "A", "B", "D"), ("B new", "C", "A", "D")),  # source where it was proven, at place 2, sink new
+        (("A B", "C", "D"), ("B A", "C", "D")),  # both in a part that is new
+    ],
+)
+def test_a_changed_part_in_a_loop_is_proven_again(proven: tuple[str, ...], tree: tuple[str, ...]) -> None:
+    known: dict[str, Tree] = {name: row(name) for name in NAMES}
+
+    def part(text: str) -> Tree:
+        first, _, second = text.partition(" ")
+        if second in NAMES and second:
+            return a_and_b(first, second)
+        return row(first) if second else known[first]
+
+    before, after = (rows(tuple(map(part, texts))) for texts in (proven, tree))
+    assert first_broken(before, WITHIN) is None
+    assert first_broken(after, WITHIN) is not None
+    assert first_broken(after, WITHIN, before) is not None
+
+
+def test_the_inside_of_a_loop_with_other_dates_is_proven_again() -> None:
+    pairs = (split("flow", isl.Map("{ A[i, j] -> A[i + 1, j - 1] : 1 <= i < 3 and 2 <= j < 4 }")),)
+    inside = row("A")
+    proven, skewed = (Loop("i", (("A", date("A", text)),), inside) for text in ("i", "i + j"))
+    assert first_broken(proven, pairs) is None
+    found = first_broken(skewed, pairs, proven)
+    assert found is not None
+    assert "loop j would run the second instance before the first" in found.why
+
+
+def test_a_pipeline_around_parts_after_a_proof() -> None:
+    def pipeline() -> Loop:
+        dates = (("A", date("A", "i")), ("B", date("B", "i")))
+        return Loop("i", dates, Sequence((row("A"), row("B"))), bind=Binding.PIPELINE)
+
+    assert first_broken(pipeline(), WITHIN, pipeline()) is None
+    carried = (split("flow", isl.Map("{ A[i, j] -> B[i + 1, j] : 1 <= i < 3 and 1 <= j < 4 }")),)
+    assert first_broken(pipeline(), carried, replace(pipeline(), bind=None)) is not None
+
+
+def test_a_statement_in_a_sequence_after_a_proof() -> None:
+    before, after = (Sequence((Leaf("A"), Leaf("B"))) for _ in range(2))
+    own = split("flow", isl.Map("{ A[i, j] -> A[i, j + 1] : 1 <= i < 4 and 1 <= j < 3 }"))
+    found = first_broken(after, (own,), before)
+    assert found is not None
+    assert "same date" in found.why
+
+
+def test_pairs_of_nothing_are_in_order() -> None:
+    none = split("flow", isl.Map("{ A[i, j] -> B[i, j] : 1 = 0 }"))
+    assert first_broken(Sequence((Leaf("B"), Leaf("A"))), (none,)) is None
