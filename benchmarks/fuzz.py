@@ -4,8 +4,8 @@
 
 `make fuzz OPTIONS="--minutes 10 --jobs 4 --seed 7"`. A case *agrees* when what polyfuse computes is what the oracle,
 NumPy or Python computes; it is *refused* when polyfuse says that it does not take it. hypothesis minimises a failure
-where it draws the case itself; a program of loops is reduced by `polyfuse.checks.reduce`. A case that takes longer than
-`--limit` is stopped, and a process may die; both count as failed, with the seed that makes the case again.
+where it draws the case itself, for a minute; a program of loops is reduced by `polyfuse.checks.reduce`. A case that
+takes longer than `--limit` is stopped, and a process may die; both count as failed, with the seed that makes it again.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import hypothesis
 from hypothesis import HealthCheck, Phase
+from hypothesis.internal.conjecture import engine
 from hypothesis.statistics import collector
 
 from polyfuse.checks.reduce import Options, reduced, trial
@@ -54,6 +56,9 @@ REFUSED = ("refused", "invalid", "not affine")
 
 BATCH = 20
 """Cases of a process: few, so that a failure does not end many, and that a seed makes them again in minutes."""
+
+SHRINKING = 60
+"""Seconds for a failure to be minimised; hypothesis has 300."""
 
 
 @dataclass
@@ -217,7 +222,10 @@ def batch_of(test: Property, seed: int, size: int, begin: Callable[[int], None])
         wanted: dict[str, Any] = {"folder": Path(folder), "tally": Counter()}
         fixtures = {name: wanted[name] for name in wanted if name in inspect.signature(test).parameters}
         try:
-            with collector.with_value(statistics.append):  # type: ignore[arg-type]
+            with (
+                collector.with_value(statistics.append),  # type: ignore[arg-type]
+                patch.object(engine, "MAX_SHRINKING_SECONDS", SHRINKING),
+            ):
                 hypothesis.seed(seed)(test)(**fixtures)
         except Exception as error:  # noqa: BLE001  any failure of a property is what is looked for
             count.failures.append(_told(error) + _reduced(test, drawn))

@@ -345,3 +345,15 @@ def test_a_statement_in_a_sequence_after_a_proof() -> None:
 def test_pairs_of_nothing_are_in_order() -> None:
     none = split("flow", isl.Map("{ A[i, j] -> B[i, j] : 1 = 0 }"))
     assert first_broken(Sequence((Leaf("B"), Leaf("A"))), (none,)) is None
+
+
+def test_a_loop_of_two_numbers_is_not_one_of_one_value() -> None:
+    parts = tuple(map(alone, PARTS))
+    two = joined(parts, {"B": "0"})
+    dates = tuple(
+        (name, isl.PwAff("{ B[i, j] -> [(1)] : i >= 2; B[i, j] -> [(0)] : i < 2 }") if name == "B" else value)
+        for name, value in two.dates
+    )
+    tree = replace(two, dates=dates)
+    assert same_verdict(tree, sequence(parts))
+    assert first_broken(tree, PAIRS, sequence(parts)) is not None

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from benchmarks import fuzz
 from benchmarks.fuzz import Batch, Count, _heard, batch_of, table
 
 
@@ -49,6 +50,15 @@ def test_a_failure_is_minimised() -> None:
     (failure,) = batch_of(small_numbers_agree, 7, 50, lambda number: None).failures
     assert "700 is too large" in failure
     assert "number=700" in failure
+
+
+def test_minimising_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    long, short = (list[int](), list[int]())
+    for seconds, begun in ((60, long), (0, short)):
+        monkeypatch.setattr(fuzz, "SHRINKING", seconds)
+        (failure,) = batch_of(small_numbers_agree, 7, 50, begun.append).failures
+        assert "AssertionError" in failure
+    assert len(short) < len(long)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 import polyfuse as pf
+from polyfuse.errors import BudgetExceeded
 from polyfuse.rewrite import expand
 from tests.frontend.python.running import by_python, by_source, defined
 from tests.support.examples import examples
@@ -146,12 +147,11 @@ def test_random_loops_mean_what_python_means(lines: list[str], n: int, seed: int
     expected = by_python(nest, arrays)
     sizes = {"N": n, **({"c": 7} if "c" in nest.params else {})}
     fixed = nest.with_sizes({"N": n})
-    expanded = expand(nest).nest
-    for found in (
-        pf.interpret(nest, arrays),
-        by_source(nest, arrays, sizes),
-        by_source(fixed, arrays, sizes),
-        pf.interpret(expanded, arrays),
-    ):
+    results = [pf.interpret(nest, arrays), by_source(nest, arrays, sizes), by_source(fixed, arrays, sizes)]
+    try:
+        results.append(pf.interpret(expand(nest).nest, arrays))
+    except BudgetExceeded:  # more dependences than isl is given operations for: nothing is expanded
+        event("refused by expand")
+    for found in results:
         for name, array in expected.items():
             assert (found[name] == array).all(), text
