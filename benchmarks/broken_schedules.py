@@ -5,12 +5,13 @@
                                                \\-> run: the oracle's values and no race       harmless
                                                \\-> run: other values, a race, or a crash      missed
 
-python -m benchmarks.broken_schedules [--count 200] [--seed 0] [--only NAME]
+python -m benchmarks.broken_schedules [--count 200] [--seed 0] [--only NAME] [--faults 2]
 
 The mutations are the faults that users of tile languages report: a missing barrier or fence, a stage too few, a copy of
 another iteration, memory of another kind, two loops or statements in the other order, iterations at once that are not
 independent, an instance that does not run. CPU schedules run as plain Python, parallel loops in random order; CUDA
-schedules in lock-step, which finds races. Prints a table by mutation; the exit status is 1 if one was missed.
+schedules in lock-step, which finds races. A tree that is drawn again is not judged again. Prints a table by the first
+mutation of a tree and how many trees were different; the exit status is 1 if one was missed.
 """
 
 from __future__ import annotations
@@ -365,14 +366,17 @@ def _memory(subject: Subject, inputs: Arrays, sizes: Mapping[str, int]) -> Array
     }
 
 
-def mutated(seed: int, only: str = "") -> tuple[str, Subject, Tree]:
-    """Draw a mutation, a subject that has a place for it, and a place."""
+def mutated(seed: int, only: str = "", faults: int = 1) -> tuple[str, Subject, Tree]:
+    """Draw a mutation, a subject that has a place for it, and a place; then up to so many faults together."""
     random = Random(seed)
     names = [name for name in MUTATIONS if only in name]
     for name in random.sample(names, len(names)):
         for subject in random.sample(subjects(), len(subjects())):
             tree = MUTATIONS[name](subject.tree, random)
             if tree is not None and tree != subject.tree:
+                for other in random.choices(names, k=random.randrange(faults)):
+                    again = MUTATIONS[other](tree, random)
+                    tree = again if again is not None and again != subject.tree else tree
                 return name, subject, tree
     raise ValueError(f"no schedule has a place for a mutation {only!r}")
 
@@ -383,15 +387,19 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="mutations whose name contains this")
+    parser.add_argument("--faults", type=int, default=2, help="the most mutations of one tree")
     given = parser.parse_args()
+    known: dict[tuple[str, Tree], Verdict] = {}
     counts: dict[str, Counter[str]] = {name: Counter() for name in MUTATIONS}
     for seed in range(given.seed, given.seed + given.count):
-        name, subject, tree = mutated(seed, given.only)
-        verdict = judged(subject, tree, seed)
+        name, subject, tree = mutated(seed, given.only, given.faults)
+        verdict = known.get((subject.name, tree)) or judged(subject, tree, seed)
+        known[subject.name, tree] = verdict
         counts[name][verdict.kind] += 1
         if verdict.kind == "missed":
             print(f"MISSED, seed {seed}: {subject.name}, {name}: {verdict.why}", flush=True)
     print(table(counts))
+    print(f"{len(known)} different trees")
     raise SystemExit(any(count["missed"] for count in counts.values()))
 
 
