@@ -79,6 +79,27 @@ def test_pairs_in_order_are_no_fewer_than_the_dependences() -> None:
         assert pairs.is_subset(earlier(every, every, nest.original_dates())), kind
 
 
+def test_without_divisors_any_two_instances_meet() -> None:
+    box = "0 <= i < 6 and i mod 2 = 0"
+    nest = Nest.of(
+        (Tensor("a", (7,), "float32", "inout"), Tensor("b", (7,), "float32", "inout")),
+        [
+            statement(f"{{ S[i] : {box} }}", "a[(5 * i) % 7] = b[i]"),
+            statement(f"{{ T[i] : {box} }}", "a[(3 * i) % 7] += b[i + 1]"),
+            statement(f"{{ U[i] : {box} }}", "b[i] = a[i]"),
+        ],
+    )
+    found = no_fewer_pairs(nest.accesses, nest.original_dates())
+    even = "i mod 2 = 0 and j mod 2 = 0 and 0 <= i, j < 6"
+    for pairs, expected in (
+        (found.flow, f"S[i] -> T[j] : {even}; S[i] -> U[j] : {even}; T[i] -> U[j] : {even}"),
+        (found.anti, f"S[i] -> U[i] : {box}"),
+        (found.output, f"S[i] -> S[j] : i < j and {even}; S[i] -> T[j] : {even}"),
+        (found.reduction, f"T[i] -> T[j] : i < j and {even}"),
+    ):
+        assert pairs.is_equal(isl.UnionMap(f"{{ {expected} }}")), str(pairs)
+
+
 def with_one_element(nest: Nest) -> isl.UnionMap:
     """Every instance with one element that all have."""
     return union_map(

@@ -43,6 +43,16 @@ def test_pairs_by_statement() -> None:
     assert found.after("U") == found.before("S") == found.before("nobody") == ()
 
 
+def test_pairs_of_some_statements() -> None:
+    found = three().dependences()
+    assert found.touching("U") == found.touching("UU") == tuple(p for p in found.pairs if "U" in (p.source, p.sink))
+    assert ends(found.touching("S")) == {("flow", "S", "T"), ("anti", "S", "U")}
+    assert found.touching("STU") == found.among("STU") == found.pairs
+    assert found.touching(()) == found.touching(["nobody"]) == found.among("S") == found.among(()) == ()
+    assert ends(found.among("T")) == {("reduction", "T", "T")}
+    assert ends(found.among("SU")) == {("anti", "S", "U")}
+
+
 def test_pairs_by_kind() -> None:
     found = three().dependences()
     assert found.flow.is_equal(isl.UnionMap("{ S[i] -> T[i] : 0 <= i < 6; T[i] -> U[j] : 0 <= i, j < 6 }"))
