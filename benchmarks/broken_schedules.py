@@ -5,7 +5,7 @@
                                                \\-> run: the oracle's values and no race       harmless
                                                \\-> run: other values, a race, or a crash      missed
 
-python -m benchmarks.broken_schedules [--count 200] [--seed 0] [--only NAME] [--faults 2]
+python -m benchmarks.broken_schedules [--count 200] [--seed 0] [--only NAME] [--faults 2] [--minutes 30]
 
 The mutations are the faults that users of tile languages report: a missing barrier or fence, a stage too few, a copy of
 another iteration, memory of another kind, two loops or statements in the other order, iterations at once that are not
@@ -17,6 +17,7 @@ mutation of a tree and how many trees were different; the exit status is 1 if on
 from __future__ import annotations
 
 import argparse
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -388,10 +389,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="mutations whose name contains this")
     parser.add_argument("--faults", type=int, default=2, help="the most mutations of one tree")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="judge none after this time")
     given = parser.parse_args()
+    end = time.monotonic() + 60 * given.minutes
     known: dict[tuple[str, Tree], Verdict] = {}
     counts: dict[str, Counter[str]] = {name: Counter() for name in MUTATIONS}
     for seed in range(given.seed, given.seed + given.count):
+        if time.monotonic() > end:
+            break
         name, subject, tree = mutated(seed, given.only, given.faults)
         verdict = known.get((subject.name, tree)) or judged(subject, tree, seed)
         known[subject.name, tree] = verdict

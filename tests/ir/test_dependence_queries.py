@@ -6,7 +6,16 @@ import islpy as isl
 import pytest
 
 from polyfuse.ir import Nest, Tensor, statement
-from polyfuse.ir.dependences import KEPT, Pairs, access_relations, dependences, earlier, merged, split
+from polyfuse.ir.dependences import (
+    KEPT,
+    Dependences,
+    Pairs,
+    access_relations,
+    dependences,
+    earlier,
+    merged,
+    split,
+)
 
 
 def three() -> Nest:
@@ -43,9 +52,21 @@ def test_pairs_by_statement() -> None:
     assert found.after("U") == found.before("S") == found.before("nobody") == ()
 
 
+def test_the_short_text_counts_each_kind_that_there_is() -> None:
+    kinds = "2 flow, 1 anti, 1 reduction"
+    assert repr(three().dependences()) == f"<Dependences: {kinds}; relations between 3 statements>"
+    assert repr(Dependences(())) == "<Dependences: none; relations between 0 statements>"
+    one = split("output", isl.Map("{ S[i] -> S[i + 1] }"))
+    assert repr(Dependences((one,))) == "<Dependences: 1 output; relations between 1 statement>"
+
+
 def test_pairs_of_some_statements() -> None:
     found = three().dependences()
-    assert found.touching("U") == found.touching("UU") == tuple(p for p in found.pairs if "U" in (p.source, p.sink))
+    assert (
+        found.touching("U")
+        == found.touching("UU")
+        == tuple(p for p in found.pairs if "U" in (p.source, p.sink))
+    )
     assert ends(found.touching("S")) == {("flow", "S", "T"), ("anti", "S", "U")}
     assert found.touching("STU") == found.among("STU") == found.pairs
     assert found.touching(()) == found.touching(["nobody"]) == found.among("S") == found.among(()) == ()
