@@ -307,7 +307,7 @@ def no_fewer_pairs(accesses: AccessRelations, order: isl.UnionMap) -> Dependence
 
 def _without_divisors(accesses: isl.UnionMap) -> isl.UnionMap:
     """The accesses with every element that an instance could access if a quotient or remainder were any number."""
-    return union_map(one.remove_divs().intersect_domain(one.domain()) for one in maps_of(accesses))
+    return union_map(one.remove_divs() for one in maps_of(accesses))
 
 
 def flow_and_reduction(accesses: AccessRelations, order: isl.UnionMap) -> tuple[isl.UnionMap, isl.UnionMap]:
