@@ -95,6 +95,46 @@ def needs_variable(node: ast.If) -> bool:
     return any(isinstance(part, ast.Name) and part.id in written for part in ast.walk(node.test))
 
 
+def one_assignment(node: ast.If) -> ast.Assign | ast.AugAssign | None:
+    """Return an `if` whose branches each assign one and the same target as one assignment; None if it is another.
+
+    if t: x = a                     ->   x = a if t else x >> 1
+    else: x >>= 1
+    """
+    if len(node.body) != 1 or len(node.orelse) != 1:
+        return None
+    (yes,), (no,) = node.body, node.orelse
+    target, other = _target(yes), _target(no)
+    if target is None or other is None or ast.dump(target) != ast.dump(other):
+        return None
+    if isinstance(yes, ast.AugAssign) and isinstance(no, ast.AugAssign) and type(yes.op) is type(no.op):
+        value = ast.IfExp(node.test, yes.value, no.value)
+        made: ast.Assign | ast.AugAssign = ast.AugAssign(yes.target, yes.op, value)
+    else:
+        made = ast.Assign([target], ast.IfExp(node.test, _value(yes), _value(no)))
+    return ast.fix_missing_locations(ast.copy_location(made, node))
+
+
+def _target(node: ast.stmt) -> ast.Name | ast.Subscript | None:
+    """The target of an assignment that has one, a variable or an element."""
+    found: ast.expr | None = None
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        found = node.targets[0]
+    elif isinstance(node, ast.AugAssign):
+        found = node.target
+    return found if isinstance(found, ast.Name | ast.Subscript) else None
+
+
+def _value(node: ast.stmt) -> ast.expr:
+    """What an assignment stores, x + 1 for x += 1."""
+    if isinstance(node, ast.AugAssign):
+        read = deepcopy(node.target)
+        read.ctx = ast.Load()
+        return ast.copy_location(ast.BinOp(read, node.op, node.value), node)
+    assert isinstance(node, ast.Assign), "an assignment has a value"
+    return node.value
+
+
 def _base(target: ast.expr) -> str | None:
     """The name of what is written: A in A[i][j]."""
     while isinstance(target, ast.Subscript):

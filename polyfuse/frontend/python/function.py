@@ -40,7 +40,14 @@ from polyfuse.frontend.python.assignment import (
     whole_value,
 )
 from polyfuse.frontend.python.assumptions import with_bounds
-from polyfuse.frontend.python.conditions import Predicate, chosen, divided, needs_variable, own_variables
+from polyfuse.frontend.python.conditions import (
+    Predicate,
+    chosen,
+    divided,
+    needs_variable,
+    one_assignment,
+    own_variables,
+)
 from polyfuse.frontend.python.examples import annotated, annotations_of, annotations_of_defaults
 from polyfuse.frontend.python.numpy.lowering import lowered
 from polyfuse.frontend.python.parameters import base_context, defaults, names_in_sizes, names_of, not_negative
@@ -232,6 +239,8 @@ class _Reader:
             yes, no = Branch(test, True), Branch(test, False)
         elif (made := divided(node, is_condition)) is not None:
             return self.branches(made, scope)
+        elif (one := self.choice(node)) is not None:
+            return self.assign(one, scope)
         else:
             kept, yes, no = self.predicates(node, scope)
             parts.append(kept)
@@ -245,6 +254,16 @@ class _Reader:
             self.aliases = before.without(changed)
         left = tuple(part for part in parts if part is not None)
         return sequence(left) if left else None
+
+    def choice(self, node: ast.If) -> ast.Assign | ast.AugAssign | None:
+        """An `if` on data as one assignment, where its test would have to be kept for two of them; else None.
+
+        A branch that reads at a place named by data does so only where it is taken.
+        """
+        one = one_assignment(node) if needs_variable(node) else None
+        if one is None or placed_reads(self.names, one, target_of(self.names, one)):
+            return None
+        return one
 
     def predicates(self, node: ast.If, scope: Scope) -> tuple[Tree | None, Predicate, Predicate]:
         """(what keeps the test in a variable, if that is needed; the two branches) of an `if` on data."""

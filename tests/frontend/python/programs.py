@@ -291,6 +291,24 @@ def test_changes(x: f64[N]):
             x[i] = 0.0
 
 
+def choice_of_what_it_reads(x: i64[N], y: i64[N]):
+    for i in range(N):
+        if x[i] & 1:
+            x[i] = (x[i] >> 1) ^ y[i]
+        else:
+            x[i] >>= 1
+
+
+def either_sum(x: f64[N], y: f64[N]):
+    s = 0.0
+    for i in range(N):
+        if s > y[i]:
+            s += x[i]
+        else:
+            s += 2.0 * x[i]
+    y[0] = s
+
+
 def triangular_if(x: f64[N, N]):
     for i in range(N):
         for j in range(N):

@@ -74,6 +74,13 @@ def test_a_test_is_kept_only_where_it_may_change() -> None:
     assert not pf.nest(programs.relu_else).with_role("temporary")
 
 
+def test_branches_that_assign_one_target_are_one_choice() -> None:
+    nest = pf.nest(programs.choice_of_what_it_reads)
+    assert not nest.with_role("temporary")
+    assert len(nest.statements) == 1
+    assert not [t.name for t in pf.nest(programs.either_sum).tensors if t.name.startswith("test")]
+
+
 def test_an_affine_variable_leaves_no_statement() -> None:
     nest = pf.nest(programs.alias_chain)
     assert len(nest.statements) == 1
