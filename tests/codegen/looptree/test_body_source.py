@@ -15,7 +15,7 @@ from polyfuse.codegen.cpu.intrinsic_table import FUNCTIONS
 from polyfuse.codegen.looptree.body_source import Values
 from polyfuse.codegen.looptree.nodes import Element, Store
 from polyfuse.ir.number_types import DType
-from polyfuse.ir.scalar import Maximum, Minimum, Select, add, greater, mul, number, read
+from polyfuse.ir.scalar import BitAnd, BitXor, Maximum, Minimum, Select, add, greater, mul, number, read
 
 NAN = np.float32(np.nan)
 
@@ -151,3 +151,9 @@ def test_nan_goes_through_a_short_row_behind_a_product() -> None:
 
 def test_the_smaller_of_two() -> None:
     assert lines(Minimum(read(0), number(2)), "float32", "float32") == ["y[i] = smaller(x0[i], float32(2.0))"]
+
+
+def test_bits_of_short_numbers_are_not_cut_where_long_ones_are_computed() -> None:
+    bits = BitXor(read(0), BitAnd(read(1), number(1)))
+    assert lines(bits, "int64", "int64", "uint8") == ["y[i] = x0[i] ^ int64(x1[i] & uint8(1))"]
+    assert lines(bits, "uint8", "uint8", "uint8") == ["y[i] = uint8(x0[i] ^ uint8(x1[i] & uint8(1)))"]
