@@ -154,6 +154,9 @@ class Executable:
     def _called(self, args: tuple[Any, ...], out: Any, named: Mapping[str, Any]) -> Any:
         """A call whose complex arrays are pairs of real numbers."""
         if self._direct is not None:
+            if len(args) + len(named) < len(self._names) and self._nest.defaults:
+                rest = self._names[len(args) :]
+                named = {**{name: v for name, v in self._nest.defaults.items() if name in rest}, **named}
             # a name that is not an input leaves another without a value, which the entry refuses
             ordered = args if not named else (*args, *map(named.get, self._names[len(args) :]))
             place = out[0] if type(out) is tuple and len(out) == 1 else out

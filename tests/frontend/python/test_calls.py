@@ -287,3 +287,19 @@ def test_arrays_on_a_gpu_that_overlap() -> None:
         check_overlaps(add, {**apart, "y": at(88)}, {"N": 4})
     with pytest.raises(pf.BadArgument, match="out and x share memory"):
         check_overlaps(add, {**apart, "x": at(64)}, {"N": 4})
+
+
+def test_a_call_that_leaves_a_default_out_is_known_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    @pf.nest
+    def scaled(x: f64[N], y: f64[N], by: f64 = 3.0):
+        for i in range(N):
+            y[i] = by * x[i]
+
+    run = pf.compile(scaled, target="cpu", schedule=pf.Schedule(scaled))
+    x, y = np.arange(4.0), np.zeros(4)
+    run(x, y)
+    monkeypatch.setattr(run, "_adapted", None)  # a known call matches no arguments
+    for call in (lambda: run(x, y), lambda: run(x, y=y)):
+        y[:] = 0
+        call()
+        assert (y == 3 * x).all()
