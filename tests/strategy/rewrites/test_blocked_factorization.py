@@ -16,6 +16,7 @@ from polyfuse.schedule.binding import extent
 from polyfuse.strategy import Plan, plan_for, schedule_costs
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.cpu_loops import Estimator
+from polyfuse.strategy.rewrites.blocked_factorization import in_panels
 from polyfuse.strategy.transforms.inner_loops import TURNS
 from tests.rewrite.tiling.test_blocked_factorization import (
     BY,
@@ -49,6 +50,17 @@ def test_eliminations_are_products_behind_panels(nest: Nest, machine: Machine) -
     shared = [loop for loop in loops(part) if loop.bind == "cores"]
     assert bool(shared) == (machine.units > 1)
     assert all(loop is not part for loop in shared)  # blocks follow each other
+
+
+@pf.nest
+def numpys(a: f64[N, N]):  # noqa: F821
+    return np.linalg.cholesky(a)
+
+
+def test_numpys_cholesky_runs_in_panels() -> None:
+    made = next(in_panels(expand(numpys).nest, ONE))
+    assert made.said
+    assert not made.refused
 
 
 @pytest.mark.parametrize("machine", [ONE, TWO], ids=["one core", "two cores"])

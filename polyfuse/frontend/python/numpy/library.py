@@ -14,12 +14,16 @@ def cov(m: Any) -> Any:
 
 
 def cholesky(a: Any) -> Any:
-    """np.linalg.cholesky(a): the lower factor, column by column; what stands above the diagonal is not read."""
-    factor = np.zeros_like(a)
-    for j in range(a.shape[0]):
-        factor[j, j] = np.sqrt(a[j, j] - factor[j, :j] @ factor[j, :j])
-        for i in range(j + 1, a.shape[0]):
-            factor[i, j] = (a[i, j] - factor[i, :j] @ factor[j, :j]) / factor[j, j]
+    """np.linalg.cholesky(a): the lower factor, made in place, so that it runs in blocks; the upper half is not read."""
+    factor = np.tril(a)
+    for i in range(a.shape[0]):
+        for j in range(i):
+            for k in range(j):
+                factor[i, j] -= factor[i, k] * factor[j, k]
+            factor[i, j] /= factor[j, j]
+        for k in range(i):
+            factor[i, i] -= factor[i, k] * factor[i, k]
+        factor[i, i] = np.sqrt(factor[i, i])
     return factor
 
 
