@@ -20,6 +20,7 @@ from polyfuse.rewrite.reductions.split_reduction import (
     why_not_split_reduction,
 )
 from polyfuse.rewrite.reductions.split_sum_terms import Terms, terms, why_not_terms
+from polyfuse.rewrite.reductions.symmetric_sums import Mirrored, mirror, why_not_mirror
 from polyfuse.rewrite.shares import Shares
 from polyfuse.rewrite.storage.expansion import Expanded, Expansion, expand
 from polyfuse.rewrite.storage.keep_float32 import Unrounded, unround, why_not_unround
@@ -51,6 +52,7 @@ __all__ = [
     "Folded",
     "Followed",
     "Inlined",
+    "Mirrored",
     "Narrowed",
     "Online",
     "Overlapped",
@@ -77,6 +79,7 @@ __all__ = [
     "follow",
     "in_place",
     "inline",
+    "mirror",
     "narrow",
     "needed",
     "online",
@@ -97,6 +100,7 @@ __all__ = [
     "why_not_fold",
     "why_not_follow",
     "why_not_inline",
+    "why_not_mirror",
     "why_not_narrow",
     "why_not_panels",
     "why_not_place",

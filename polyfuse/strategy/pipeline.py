@@ -60,9 +60,9 @@ from polyfuse.strategy.rewrites import (
     snapshot_operand,
     split_k,
     split_reduction,
-    split_sum_terms,
     views,
 )
+from polyfuse.strategy.rewrites.reductions import split_sum_terms, symmetric_sums
 from polyfuse.strategy.transforms import time_loops
 
 Again = Callable[[PlannerOptions], Plan]
@@ -106,6 +106,7 @@ REWRITES = (
     Rewrite(views.PASS, views.without_copies),
     Rewrite(grouped_conv.PASS, grouped_conv.in_groups),
     Rewrite(split_sum_terms.PASS, split_sum_terms.with_terms_apart),
+    Rewrite(symmetric_sums.PASS, symmetric_sums.with_halves, kinds=("cpu",)),
     Rewrite(detach_output.DENSE, detach_output.with_dense_sums, kinds=("cpu",)),
     Rewrite(batch_isomorphic.PASS, batch_isomorphic.in_batches),
     Rewrite(detach_output.PASS, detach_output.with_readers),
@@ -118,6 +119,7 @@ REWRITES = (
 
 - views first: products and windows are recognised by their subscripts, which copies hide;
 - split sum terms before batch isomorphic: terms of several sums may be isomorphic products;
+- symmetric sums behind them: a term alone may be symmetric;
 - dense sums before batch isomorphic, which then finds phases in arrays of their own;
 - detach output behind batch isomorphic, so that a batch's output is detached once;
 - values where summed before split reduction, which then splits what reads them;
@@ -176,7 +178,8 @@ CHOICES = (
 """What passes decide while a kernel gets its shape."""
 
 ON_STATEMENTS = (
-    *(views.PASS, grouped_conv.PASS, split_sum_terms.PASS, detach_output.DENSE, detach_output.PASS),
+    *(views.PASS, grouped_conv.PASS, split_sum_terms.PASS, symmetric_sums.PASS),
+    *(detach_output.DENSE, detach_output.PASS),
     *(
         split_reduction.WHERE_SUMMED,
         private_places.PASS,

@@ -33,7 +33,7 @@ from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.match.epilogue import columns_axes
 from polyfuse.strategy.match.gemm import products_of
 from polyfuse.strategy.remarks import Reason, Remark, applied, refused, weighed
-from polyfuse.strategy.rewrites.split_sum_terms import seconds_alone
+from polyfuse.strategy.rewrites.reductions.split_sum_terms import seconds_alone
 
 PASS = "detach output"
 

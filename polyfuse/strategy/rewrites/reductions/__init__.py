@@ -1,0 +1,1 @@
+"""Decide where a rewrite of sums pays that splits them or computes half of them."""
