@@ -13,8 +13,11 @@ a size of NPBench's, plus or minus a small constant. One process for each progra
 `--step read` only reads the functions, `oracle` runs the nest of small sizes in the interpreter, `compile` compiles for
 the CPU and runs it at all sizes: a preset of NPBench's, or the integers of preset S times a factor. The seconds are
 those of the processor, not of the clock, and without imports. What `@pf.nest` refuses is tried as a `pf.program`, which
-compiles the pieces around what stays Python. `times` measures calls at the first of the sizes against NumPy and
-NPBench's own version for numba, in turns; set NUMBA_NUM_THREADS and OPENBLAS_NUM_THREADS to 1.
+compiles the pieces around what stays Python. `times` measures calls at the first of the sizes, for which polyfuse
+compiles as JAX does, against NumPy and NPBench's own versions for numba and JAX where these are installed, in turns.
+For one thread set NUMBA_NUM_THREADS and OPENBLAS_NUM_THREADS to 1, and XLA_FLAGS to
+"--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"; processor seconds of the fastest turn count. With
+`--clock wall` it is the median of the clock's, for more threads. A size is a preset, or one times a factor, as M*0.5.
 """
 
 from __future__ import annotations
@@ -27,8 +30,10 @@ import json
 import linecache
 import multiprocessing
 import queue
+import statistics
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,16 +146,18 @@ def _extent(extent: int, symbols: Mapping[int, str], names: Mapping[str, str], t
 
 
 def sizes_of(program: Program, text: str) -> dict[str, Any]:
-    """The sizes of a preset, or preset S with its integers times a factor."""
+    """The sizes of a preset, or a preset with its integers times a factor: M*0.5, or 0.5 for S*0.5."""
     presets = program.info["parameters"]
     if text in presets:
         return dict(presets[text])
+    preset, star, factor = text.partition("*")
+    preset, factor = (preset, factor) if star else ("S", text)
     fixed = CONSTANT.get(program.name, ())
     return {
-        name: max(4, round(value * float(text)))
+        name: max(4, round(value * float(factor)))
         if isinstance(value, int) and value > 3 and name not in fixed
         else value
-        for name, value in presets["S"].items()
+        for name, value in presets[preset].items()
     }
 
 
@@ -193,62 +200,119 @@ def _checked_at_each(program: Program, sizes: Sequence[str]) -> str:
     return f"{_verdict(found)} {len(sizes)} of {len(sizes)} sizes, compiled {each} s"
 
 
-def timed(program: Program, preset: str) -> str:
-    """Processor seconds of a call by polyfuse, NumPy and NPBench's numba, in turns on one thread; a row of a table."""
-    sizes = program.info["parameters"][preset]
-    sides: dict[str, Callable[..., Any]] = {
-        "polyfuse": pf.compile(pf.nest(program.function, types=types(program)), target="cpu"),
-        "NumPy": program.function,
-    }
-    numba = _numba_of(program)
-    if numba is not None:
-        sides["numba"] = numba
+def timed(program: Program, sizes_text: str, peers: Sequence[str], clock: str) -> str:
+    """Milliseconds of a call by polyfuse, NumPy and others, in turns; a row of a table."""
+    sizes = sizes_of(program, sizes_text)
     arguments = program.arguments(sizes)
     changed = set(program.info["output_args"])
+    now = time.perf_counter if clock == "wall" else time.process_time
+    started = time.process_time()
+    sides = {"polyfuse": Side(_compiled(program, sizes)), "NumPy": Side(program.function)}
+    compiled = time.process_time() - started
+    for name in peers:
+        side = PEERS[name](program, sizes)
+        if side is not None:
+            sides[name] = side
 
-    def fresh() -> list[Any]:
-        return [copy.deepcopy(value) if name in changed else value for name, value in arguments.items()]
+    def fresh(side: Side) -> list[Any]:
+        own = [copy.deepcopy(value) if name in changed else value for name, value in arguments.items()]
+        return side.ready(own)
 
     seconds: dict[str, list[float]] = {name: [] for name in sides}
-    with np.errstate(all="ignore"):
-        for name, run in list(sides.items()):
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, side in list(sides.items()):
             try:
                 if name != "NumPy":
-                    run(*fresh())  # compiles, and touches what it keeps
-            except Exception:  # noqa: BLE001  numba raises errors of many kinds
+                    side.run(*fresh(side))  # compiles, and touches what it keeps
+            except Exception:
+                if name == "polyfuse":
+                    raise
                 del sides[name]
-        for _ in range(TURNS):
-            for name, run in sides.items():
+        for _ in range(TURNS if clock == "cpu" else 2 * TURNS + 1):
+            for name, side in sides.items():
                 if sum(seconds[name]) < PATIENCE:
-                    given = fresh()
-                    started = time.process_time()
-                    run(*given)
-                    seconds[name].append(time.process_time() - started)
-    best = {name: min(found) for name, found in seconds.items() if found}
-    others = [best[name] for name in ("NumPy", "numba") if name in best]
-    times = " | ".join(f"{1e3 * best[name]:.3g}" if name in best else "-" for name in seconds)
-    missing = "" if numba is not None else " | -"
-    return f"timed    | {program.name} | {times}{missing} | {min(others) / best['polyfuse']:.2f} |"
+                    given = fresh(side)
+                    started = now()
+                    side.run(*given)
+                    seconds[name].append(now() - started)
+    middle = min if clock == "cpu" else statistics.median
+    best = {name: middle(found) for name, found in seconds.items() if found}
+    others = min(value for name, value in best.items() if name != "polyfuse")
+    every = ("polyfuse", "NumPy", *peers)
+    times = " | ".join(f"{1e3 * best[name]:.3g}" if name in best else "-" for name in every)
+    return f"timed    | {program.name} | {times} | {others / best['polyfuse']:.2f} | {compiled:.1f} |"
 
 
-def _numba_of(program: Program) -> Callable[..., Any] | None:
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison: what runs, and what makes its arguments of NumPy's."""
+
+    run: Callable[..., Any]
+    ready: Callable[[list[Any]], list[Any]] = list
+
+
+def _compiled(program: Program, sizes: Mapping[str, Any]) -> Callable[..., Any]:
+    """A program as polyfuse compiles it for these sizes."""
+    if program.name in FIXED:
+        run = pf.compile(with_numbers(program, sizes), target="cpu")
+        names = list(inspect.signature(program.function).parameters)
+        rest = [names.index(name) for name in names if name not in FIXED[program.name]]
+        return lambda *given: run(*(given[position] for position in rest))
+    nest = pf.nest(program.function, types=types(program))
+    arguments = dict(
+        zip(inspect.signature(program.function).parameters, program.arguments(sizes).values(), strict=False)
+    )
+    return pf.compile(nest, target="cpu", sizes=_sizes(nest, sizes, arguments))
+
+
+def _numba_of(program: Program, _: Mapping[str, Any]) -> Side | None:
     """NPBench's own parallel version for numba, else that for one thread; None if it has neither."""
+    found = _version(program, "numba_np") or _version(program, "numba_n")
+    return Side(found) if found is not None else None
+
+
+def _jax_of(program: Program, _: Mapping[str, Any]) -> Side | None:
+    """NPBench's version for JAX on arrays that it holds; None if there is none, or no JAX."""
+    try:
+        jax = importlib.import_module("jax")
+    except ModuleNotFoundError:
+        return None
+    jax.config.update("jax_enable_x64", True)
+    found = _version(program, "jax") or _version(program, "jax_lib")
+    if found is None:
+        return None
+
+    def ready(given: list[Any]) -> list[Any]:
+        held = [jax.numpy.array(value) if isinstance(value, np.ndarray) else value for value in given]
+        return list(jax.block_until_ready(held))
+
+    return Side(lambda *given: jax.block_until_ready(found(*given)), ready)
+
+
+PEERS: Mapping[str, Callable[[Program, Mapping[str, Any]], Side | None]] = {
+    "numba": _numba_of,
+    "jax": _jax_of,
+}
+
+
+def _version(program: Program, kind: str) -> Callable[..., Any] | None:
+    """A program's function in NPBench's version for a framework; None if it has none."""
     module = program.function.__module__.removesuffix("_numpy")
-    for kind in ("np", "n"):
-        try:
-            found = importlib.import_module(f"{module}_numba_{kind}")
-        except ModuleNotFoundError:
-            continue
-        made: Callable[..., Any] | None = getattr(found, program.info["func_name"], None)
-        if made is not None:
-            return made
-    return None
+    try:
+        found = importlib.import_module(f"{module}_{kind}")
+    except (ImportError, TypeError, NameError):
+        return None
+    made: Callable[..., Any] | None = getattr(found, program.info["func_name"], None)
+    return made
 
 
-def checked(program: Program, step: str, sizes: Sequence[str]) -> str:
+def checked(
+    program: Program, step: str, sizes: Sequence[str], peers: Sequence[str] = (), clock: str = "cpu"
+) -> str:
     """Read one program and compare its results with NumPy's; the text of the result."""
     if step == "times":
-        return timed(program, sizes[0])
+        return timed(program, sizes[0], peers, clock)
     if step == "compile" and program.name in FIXED:
         return _checked_at_each(program, sizes)
     started = time.process_time()
@@ -341,10 +405,10 @@ def _first_line(error: Exception) -> str:
     return str(error).split("\n")[0]
 
 
-def _in_process(checkout: Path, name: str, step: str, sizes: Sequence[str], answer: Any) -> None:
+def _in_process(checkout: Path, name: str, answer: Any, *given: Any) -> None:
     program = next(p for p in programs(checkout) if p.name == name)
     try:
-        answer.put(checked(program, step, sizes))
+        answer.put(checked(program, *given))
     except ModuleNotFoundError as error:  # spmv's arrays are made by SciPy
         answer.put(f"skipped  {_first_line(error)}")
     except (
@@ -366,6 +430,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--step", choices=("read", "oracle", "compile", "times"), default="compile")
     parser.add_argument("--sizes", nargs="*", default=["S", "0.7", "1.3"])
+    parser.add_argument("--peers", nargs="*", choices=tuple(PEERS), default=tuple(PEERS))
+    parser.add_argument("--clock", choices=("cpu", "wall"), default="cpu")
     parser.add_argument("--seconds", type=float, default=120.0)
     given = parser.parse_args()
     counts: dict[str, int] = {}
@@ -379,7 +445,7 @@ def main() -> None:
         if given.only and program.name not in given.only:
             continue
         answer = context.Queue()
-        arguments = (given.checkout, program.name, given.step, given.sizes, answer)
+        arguments = (given.checkout, program.name, answer, given.step, given.sizes, given.peers, given.clock)
         process = context.Process(target=_in_process, args=arguments)
         process.start()
         try:
