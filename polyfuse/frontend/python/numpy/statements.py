@@ -28,7 +28,7 @@ from polyfuse.frontend.python.conditions import Predicate
 from polyfuse.frontend.python.numpy.complex_numbers import as_complex, pair
 from polyfuse.frontend.python.numpy.expressions import Expressions
 from polyfuse.frontend.python.numpy.frames import Frame, LocalFunction
-from polyfuse.frontend.python.numpy.functions import called
+from polyfuse.frontend.python.numpy.functions.table import called
 from polyfuse.frontend.python.numpy.program import Program, shape_text, stored_array
 from polyfuse.frontend.python.numpy.scatters import AT_PLACES
 from polyfuse.frontend.python.numpy.syntax import constant, minus, name, number, placed, plus, stored

@@ -1,0 +1,139 @@
+"""The arguments of one call, by NumPy's names."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from polyfuse.frontend.python.numpy.expressions import Expressions
+from polyfuse.frontend.python.numpy.syntax import constant
+from polyfuse.frontend.python.numpy.values import (
+    Array,
+    Scalar,
+    Static,
+    Value,
+)
+from polyfuse.ir.number_types import (
+    COMPLEX,
+    ITEMSIZE,
+    element_type,
+)
+
+Shape = tuple[ast.expr, ...]
+
+ALLOWED_TYPES = ", ".join((*ITEMSIZE, *COMPLEX))
+
+
+class Arguments:
+    """The arguments of one call, by the names that NumPy gives them."""
+
+    def __init__(
+        self, e: Expressions, node: ast.Call, names: str, args: Sequence[Value], named: Mapping[str, Value]
+    ) -> None:
+        self.e, self.node = e, node
+        known = names.split()
+        if len(args) > len(known):
+            self.refuse(f"{len(args)} arguments")
+        self.given: dict[str, Value] = dict(zip(known, args, strict=False))
+        for name, value in named.items():
+            if name not in known or name in self.given:
+                self.refuse(f"the argument {name}")
+            self.given[name] = value
+        self.given = {
+            name: value
+            for name, value in self.given.items()
+            if not (isinstance(value, Static) and value.value is None) or name == "axis"
+        }
+
+    def refuse(self, why: str) -> NoReturn:
+        """Raise NotAffine at the call."""
+        self.e.refuse(self.node, f"{ast.unparse(self.node)}: {why}", "this function's plain arguments")
+
+    def has(self, name: str) -> bool:
+        """True if an argument is given, and not None."""
+        value = self.given.get(name)
+        return value is not None and not (isinstance(value, Static) and value.value is None)
+
+    def array(self, name: str) -> Array:
+        """An argument that is an array."""
+        value = self.either(name)
+        return value if isinstance(value, Array) else self.refuse(f"{name} is not an array")
+
+    def either(self, name: str) -> Array | Scalar:
+        """An argument that is an array or a number."""
+        if name not in self.given:
+            self.refuse(f"the argument {name} is missing")
+        return self.e.number_or_array(self.node, self.given[name])
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """An argument that is a constant integer."""
+        if name not in self.given and default is not None:
+            return default
+        value = self.given.get(name)
+        found = (
+            constant(self.e.program.aliases.written_out(value.node)) if isinstance(value, Scalar) else None
+        )
+        return found if found is not None else self.refuse(f"{name} is not a constant integer")
+
+    def truth(self, name: str) -> bool:
+        """An argument that is True or False; False if it is not given."""
+        value = self.given.get(name)
+        match value:
+            case None:
+                return False
+            case Scalar(node=ast.Constant(value=bool() as known)):
+                return known
+            case Static(value=known):
+                return bool(known)
+        return self.refuse(f"{name} is not True or False")
+
+    def axes(self, name: str, rank: int) -> list[int]:
+        """Axes, counted from the start; all of them if none is given."""
+        if not self.has(name):
+            return list(range(rank))
+        value = self.given[name]
+        parts = value if isinstance(value, tuple) else (value,)
+        found = []
+        for part in parts:
+            axis = constant(part.node) if isinstance(part, Scalar) else None
+            if axis is None or not -rank <= axis < rank:
+                self.refuse(f"an axis of an array of rank {rank}")
+            found.append(axis % rank)
+        return sorted(found)
+
+    def shape(self, name: str) -> Shape:
+        """A shape: integers, as they are written."""
+        value = self.given.get(name)
+        parts = value if isinstance(value, tuple) else (value,)
+        found = []
+        for part in parts:
+            if not isinstance(part, Scalar):
+                self.refuse(f"{name} is not a shape")
+            found.append(self.e.affine(self.e.program.aliases.written_out(part.node)))
+        return tuple(found)
+
+    def dtype(self, default: str) -> str:
+        """The element type that is asked for."""
+        return self.type_of("dtype") if self.has("dtype") else default
+
+    def type_of(self, name: str) -> str:
+        """An argument that is an element type."""
+        value = self.given.get(name)
+        found: str | None = element_type(value.value) if isinstance(value, Static) else None
+        if found is None and isinstance(value, Static):
+            found = _complex_type(value.value)
+        if found is None:
+            known = getattr(getattr(value, "value", None), "__name__", f"in {ast.unparse(self.node)}")
+            self.e.refuse(self.node, f"the element type {known}", ALLOWED_TYPES)
+        return found
+
+
+def _complex_type(name: object) -> str | None:
+    try:
+        found = np.dtype(name).name  # type: ignore[call-overload]  # whatever it may be
+    except TypeError:
+        return None
+    return found if found in COMPLEX else None

@@ -1,0 +1,385 @@
+"""Formulas of elements: ufuncs, np.where, np.clip, np.round, and what chooses or converts an element."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from polyfuse.frontend.python.numpy import complex_numbers
+from polyfuse.frontend.python.numpy.complex_numbers import chosen, pair
+from polyfuse.frontend.python.numpy.expressions import COMPLEX_OPERATIONS, Call, Expressions, part_of
+from polyfuse.frontend.python.numpy.functions.arguments import Arguments
+from polyfuse.frontend.python.numpy.functions.calls import Calls
+from polyfuse.frontend.python.numpy.functions.programs import rint
+from polyfuse.frontend.python.numpy.syntax import number
+from polyfuse.frontend.python.numpy.values import (
+    BOOL,
+    Array,
+    Scalar,
+    Value,
+    as_number,
+    as_test,
+    common_type,
+)
+from polyfuse.ir.number_types import (
+    COMPLEX,
+    NUMBER_TYPES,
+    is_complex,
+    is_integer,
+    is_real,
+    part_type,
+    real_type,
+    with_parts,
+)
+
+CALLS = Calls()
+
+
+# formulas of elements
+
+
+Form = Callable[[Expressions, ast.expr, Sequence[Array | Scalar]], Array | Scalar]
+"""A function of the values of a call of which one is complex."""
+
+
+def _elementwise(
+    count: int,
+    make: Callable[..., ast.expr],
+    dtype: Callable[[list[str]], str],
+    numbers: bool = True,
+    complex_form: Form | None = None,
+) -> Call:
+    """A function of elements; `complex_form` is that of complex numbers, where there is one."""
+
+    def call(
+        e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+    ) -> Value:
+        out = named.pop("out", None) or (args.pop() if len(args) == count + 1 else None)
+        if len(args) != count or named:
+            e.refuse(node, f"{ast.unparse(node)}: these arguments", f"{count} arguments")
+        values = [e.number_or_array(node, value) for value in args]
+        types = [value.dtype for value in values]
+
+        def formula(*parts: ast.expr) -> ast.expr:
+            return make(
+                e, *(as_number(p, t) if numbers else as_test(p, t) for p, t in zip(parts, types, strict=True))
+            )
+
+        if not any(map(is_complex, types)) or not numbers:
+            made = e.program.elementwise(formula, dtype(types), values)
+        elif complex_form is not None:
+            made = complex_form(e, node, values)
+        else:
+            e.refuse(
+                node, f"{ast.unparse(node)} of complex numbers", f"{COMPLEX_OPERATIONS} of complex numbers"
+            )
+        if out is None:
+            return made
+        if not isinstance(out, Array) or out.storage is None:
+            e.refuse(node, f"{ast.unparse(node)}: out is not an array that can be stored to", "arrays")
+        e.program.store(out, made)
+        return out
+
+    return call
+
+
+def _function(name: str) -> Callable[..., ast.expr]:
+    return lambda e, a: e.program.call(name, a)
+
+
+def _operator(op: ast.operator) -> Callable[..., ast.expr]:
+    return lambda e, a, b: ast.BinOp(a, op, b)
+
+
+def _comparison(op: ast.cmpop) -> Callable[..., ast.expr]:
+    return lambda e, a, b: ast.Compare(a, [op], [b])
+
+
+def _logical(op: ast.boolop) -> Callable[..., ast.expr]:
+    return lambda e, a, b: ast.BoolOp(op, [a, b])
+
+
+def _complex_operator(op: ast.operator) -> Form:
+    return lambda e, node, values: e.operation(node, op, list(values))
+
+
+def _complex_comparison(op: ast.cmpop) -> Form:
+    return lambda e, node, values: e.compared(op, list(values), node)
+
+
+def _complex_function(
+    make: Callable[[Callable[..., ast.expr], ast.expr], ast.expr],
+    dtype: Callable[[str], str] = lambda own: own,
+) -> Form:
+    def form(e: Expressions, node: ast.expr, values: Sequence[Array | Scalar]) -> Array | Scalar:
+        return e.program.elementwise(partial(make, e.program.call), dtype(values[0].dtype), values)
+
+    return form
+
+
+@CALLS.reads("x", np.sign)
+def _sign(e: Expressions, a: Arguments) -> Value:
+    value = a.either("x")
+    if value.dtype == BOOL or is_complex(value.dtype):
+        a.refuse("conditions or complex numbers, which have no sign")
+
+    def make(x: ast.expr) -> ast.expr:
+        below = ast.IfExp(ast.Compare(x, [ast.Lt()], [number(0)]), number(-1), x)
+        signed = NUMBER_TYPES[value.dtype].signed
+        return ast.IfExp(ast.Compare(x, [ast.Gt()], [number(0)]), number(1), below if signed else x)
+
+    return e.program.elementwise(make, value.dtype, [value])
+
+
+def _real(types: list[str]) -> str:
+    return real_type(common_type(types))  # type: ignore[arg-type]  # a type of nests
+
+
+def _bool(types: list[str]) -> str:
+    return BOOL
+
+
+for _name, _objects in {
+    "sqrt": (np.sqrt,),
+    "log": (np.log,),
+    "sin": (np.sin,),
+    "cos": (np.cos,),
+    "tanh": (np.tanh,),
+    "tan": (np.tan,),
+    "asin": (np.arcsin,),
+    "acos": (np.arccos,),
+    "sinh": (np.sinh,),
+    "cosh": (np.cosh,),
+    "asinh": (np.arcsinh,),
+    "acosh": (np.arccosh,),
+    "atanh": (np.arctanh,),
+    "log2": (np.log2,),
+    "log10": (np.log10,),
+    "log1p": (np.log1p,),
+    "expm1": (np.expm1,),
+}.items():
+    CALLS.define(_elementwise(1, _function(_name), _real), *_objects)
+CALLS.define(
+    _elementwise(1, _function("exp"), _real, complex_form=_complex_function(complex_numbers.exponential)),
+    np.exp,
+)
+CALLS.define(
+    _elementwise(
+        1,
+        _function("abs"),
+        common_type,
+        complex_form=_complex_function(complex_numbers.magnitude, part_type),
+    ),
+    np.abs,
+    builtins.abs,
+)
+CALLS.define(_elementwise(1, _function("abs"), common_type), np.fabs)
+CALLS.define(
+    _elementwise(
+        1,
+        lambda e, a: ast.UnaryOp(ast.USub(), a),
+        common_type,
+        complex_form=_complex_function(lambda call, a: complex_numbers.minus(a)),
+    ),
+    np.negative,
+)
+CALLS.define(
+    _elementwise(
+        1,
+        lambda e, a: ast.BinOp(a, ast.Mult(), a),
+        common_type,
+        complex_form=lambda e, node, values: e.operation(node, ast.Mult(), [*values, *values]),
+    ),
+    np.square,
+)
+CALLS.define(
+    _elementwise(
+        1,
+        lambda e, a: ast.BinOp(number(1.0), ast.Div(), a),
+        _real,
+        complex_form=lambda e, node, values: e.operation(
+            node, ast.Div(), [Scalar(number(1.0), "fraction"), *values]
+        ),
+    ),
+    np.reciprocal,
+)
+CALLS.define(
+    _elementwise(
+        1,
+        lambda e, a: a,
+        common_type,
+        complex_form=_complex_function(lambda call, a: complex_numbers.conjugate(a)),
+    ),
+    np.conjugate,
+    np.ndarray.conjugate,
+    np.ndarray.conj,
+)
+CALLS.define(_elementwise(1, lambda e, a: ast.BinOp(number(2.0), ast.Pow(), a), _real), np.exp2)
+CALLS.define(_elementwise(1, _function("floor"), common_type), np.floor)
+CALLS.define(_elementwise(1, _function("ceil"), common_type), np.ceil)
+CALLS.define(_elementwise(2, lambda e, a, b: e.program.call("max", a, b), common_type), np.maximum, np.fmax)
+CALLS.define(_elementwise(2, lambda e, a, b: e.program.call("min", a, b), common_type), np.minimum, np.fmin)
+CALLS.define(
+    _elementwise(
+        2,
+        lambda e, a, b: e.program.call(
+            "sqrt", ast.BinOp(ast.BinOp(a, ast.Mult(), a), ast.Add(), ast.BinOp(b, ast.Mult(), b))
+        ),
+        _real,
+    ),
+    np.hypot,
+)
+for _op, _functions in {
+    ast.Add: (np.add,),
+    ast.Sub: (np.subtract,),
+    ast.Mult: (np.multiply,),
+    ast.Pow: (np.power,),
+}.items():
+    CALLS.define(
+        _elementwise(2, _operator(_op()), common_type, complex_form=_complex_operator(_op())), *_functions
+    )
+CALLS.define(
+    _elementwise(
+        2,
+        _operator(ast.Div()),
+        lambda t: common_type(t, divides=True),
+        complex_form=_complex_operator(ast.Div()),
+    ),
+    np.divide,
+)
+for _cmp, _ufunc in {
+    ast.Lt: np.less,
+    ast.LtE: np.less_equal,
+    ast.Gt: np.greater,
+    ast.GtE: np.greater_equal,
+    ast.Eq: np.equal,
+    ast.NotEq: np.not_equal,
+}.items():
+    CALLS.define(
+        _elementwise(2, _comparison(_cmp()), _bool, complex_form=_complex_comparison(_cmp())), _ufunc
+    )
+CALLS.define(_elementwise(2, _logical(ast.And()), _bool, numbers=False), np.logical_and)
+CALLS.define(_elementwise(2, _logical(ast.Or()), _bool, numbers=False), np.logical_or)
+CALLS.define(_elementwise(1, lambda e, a: ast.UnaryOp(ast.Not(), a), _bool, numbers=False), np.logical_not)
+CALLS.define(_elementwise(1, lambda e, a: ast.Compare(a, [ast.NotEq()], [a]), _bool), np.isnan)
+
+
+def _less_itself(e: Expressions, a: ast.expr) -> ast.expr:
+    """0 of a finite number, NaN of the others."""
+    return ast.BinOp(a, ast.Sub(), a)
+
+
+def _is_finite(e: Expressions, a: ast.expr) -> ast.expr:
+    return ast.Compare(_less_itself(e, a), [ast.Eq()], [number(0)])
+
+
+def _is_infinite(e: Expressions, a: ast.expr) -> ast.expr:
+    own = ast.Compare(a, [ast.Eq()], [a])
+    return ast.BoolOp(ast.And(), [own, ast.Compare(_less_itself(e, a), [ast.NotEq()], [number(0)])])
+
+
+def _of_integers(op: ast.operator, e: Expressions, a: Arguments) -> Value:
+    return e.operation(a.node, op, [a.either("x1"), a.either("x2")])
+
+
+CALLS.define(_elementwise(1, _is_finite, _bool), np.isfinite)
+CALLS.define(_elementwise(1, _is_infinite, _bool), np.isinf)
+for _integers, _made_by in (
+    (ast.FloorDiv, np.floor_divide),
+    (ast.Mod, np.remainder),
+    (ast.LShift, np.left_shift),
+    (ast.RShift, np.right_shift),
+    (ast.BitAnd, np.bitwise_and),
+    (ast.BitOr, np.bitwise_or),
+    (ast.BitXor, np.bitwise_xor),
+):
+    CALLS.reads("x1 x2", _made_by)(partial(_of_integers, _integers()))
+
+
+@CALLS.reads("x", np.invert)
+def _invert(e: Expressions, a: Arguments) -> Value:
+    value = a.either("x")
+    if value.dtype == BOOL:
+        return e.program.elementwise(lambda x: ast.UnaryOp(ast.Not(), x), BOOL, [value])
+    return e.inverted(a.node, value)
+
+
+@CALLS.reads("condition x y", np.where)
+def _where(e: Expressions, a: Arguments) -> Value:
+    test, x, y = (a.either(name) for name in ("condition", "x", "y"))
+    dtype = common_type([x.dtype, y.dtype])
+
+    def make(t: ast.expr, first: ast.expr, second: ast.expr) -> ast.expr:
+        if is_complex(dtype):
+            return chosen(as_test(t, test.dtype), first, second, [x.dtype, y.dtype])
+        if dtype != BOOL:
+            first, second = as_number(first, x.dtype), as_number(second, y.dtype)
+        return ast.IfExp(as_test(t, test.dtype), first, second)
+
+    return e.program.elementwise(make, dtype, [test, x, y])
+
+
+@CALLS.reads("a min max out", np.clip, np.ndarray.clip)
+def _clip(e: Expressions, a: Arguments) -> Value:
+    value: Scalar | Array = a.either("a")
+    if is_complex(value.dtype):
+        a.refuse("an order of complex numbers")
+    for name, function in (("min", "max"), ("max", "min")):
+        if a.has(name):
+            bound = a.either(name)
+            dtype = common_type([value.dtype, bound.dtype])
+            value = e.program.elementwise(partial(e.program.call, function), dtype, [value, bound])
+    return value
+
+
+@CALLS.reads("a decimals", np.round, np.around, np.ndarray.round)
+def _round(e: Expressions, a: Arguments) -> Value:
+    """The nearest number of so many decimals, of two the even one."""
+    value, decimals = a.either("a"), a.integer("decimals", 0)
+    if is_integer(value.dtype) and decimals >= 0:
+        return value
+    if not is_real(value.dtype):
+        a.refuse("integers to tens")
+    scale = Scalar(number(10 ** abs(decimals)), "integer")
+    steps: tuple[ast.operator, ast.operator] = (
+        (ast.Mult(), ast.Div()) if decimals > 0 else (ast.Div(), ast.Mult())
+    )
+    scaled = e.operation(a.node, steps[0], [value, scale]) if decimals else value
+    made = e.inlined(e, a.node, rint, [scaled], {})
+    assert isinstance(made, Array | Scalar), "a number is rounded to a number"
+    return e.operation(a.node, steps[1], [made, scale]) if decimals else made
+
+
+# complex numbers
+
+
+@CALLS.reads("val", np.real)
+def _real_part(e: Expressions, a: Arguments) -> Value:
+    return part_of(a.either("val"), "real")
+
+
+@CALLS.reads("val", np.imag)
+def _imaginary_part(e: Expressions, a: Arguments) -> Value:
+    return part_of(a.either("val"), "imag")
+
+
+@CALLS.reads("real imag", builtins.complex)
+def _complex(e: Expressions, a: Arguments) -> Value:
+    real = a.either("real")
+    imaginary = a.either("imag") if a.has("imag") else Scalar(number(0), "integer")
+    if any(is_complex(part.dtype) or isinstance(part, Array) for part in (real, imaginary)):
+        a.refuse("other parts than two real numbers")
+    dtype = with_parts(common_type([real.dtype, imaginary.dtype, "fraction"]))
+    return e.program.elementwise(pair, dtype, [real, imaginary])
+
+
+def _to_complex(dtype: str) -> Callable[[Expressions, Arguments], Value]:
+    return lambda e, a: e.program.converted(a.either("x"), dtype)
+
+
+for _complex_dtype in COMPLEX:
+    CALLS.reads("x", np.dtype(_complex_dtype).type)(_to_complex(_complex_dtype))

@@ -1,0 +1,178 @@
+"""New arrays: zeros, ones, full, eye, arange, linspace, and their `_like` forms."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import get_args
+
+import numpy as np
+
+from polyfuse.frontend.python.numpy.complex_numbers import as_complex, pair
+from polyfuse.frontend.python.numpy.expressions import Expressions
+from polyfuse.frontend.python.numpy.functions.arguments import Arguments, Shape
+from polyfuse.frontend.python.numpy.functions.calls import Calls
+from polyfuse.frontend.python.numpy.syntax import minus, number, plus, quotient, times
+from polyfuse.frontend.python.numpy.values import (
+    BOOL,
+    Array,
+    Index,
+    Scalar,
+    Value,
+    stored_type,
+)
+from polyfuse.ir.number_types import (
+    DType,
+    is_complex,
+    is_integer,
+    is_number,
+    is_real,
+)
+
+CALLS = Calls()
+
+
+def _filled(value: float | None) -> Callable[[Expressions, Arguments], Value]:
+    def make(e: Expressions, a: Arguments) -> Value:
+        shape, dtype = a.shape("shape"), a.dtype("float64")
+        return _constant(e, shape, dtype, value)
+
+    return make
+
+
+def _constant(e: Expressions, shape: Shape, dtype: str, value: float | None) -> Array:
+    if value is None:
+        return e.program.array(shape, dtype, "empty_array")
+    literal = number(float(value) if is_real(dtype) or is_complex(dtype) else int(value))
+    if is_complex(dtype):
+        literal = pair(literal, number(0.0))
+    if dtype == BOOL:
+        literal = ast.Compare(number(int(value)), [ast.NotEq()], [number(0)])
+    return Array(shape, dtype, lambda index: literal)
+
+
+def _filled_like(value: float | None) -> Callable[[Expressions, Arguments], Value]:
+    def make(e: Expressions, a: Arguments) -> Value:
+        array = a.array("a")
+        shape = a.shape("shape") if a.has("shape") else array.shape
+        return _constant(e, shape, a.dtype(array.dtype), value)
+
+    return make
+
+
+for _value, _plain, _like in (
+    (0.0, np.zeros, np.zeros_like),
+    (1.0, np.ones, np.ones_like),
+    (None, np.empty, np.empty_like),
+):
+    CALLS.reads("shape dtype order", _plain)(_filled(_value))
+    CALLS.reads("a dtype order subok shape", _like)(_filled_like(_value))
+CALLS.reads("shape dtype", np.ndarray)(_filled(None))
+
+
+@CALLS.reads("shape value dtype", np.full)
+def _full(e: Expressions, a: Arguments) -> Value:
+    value = a.either("value")
+    made = e.program.broadcast(value, a.shape("shape"))
+    return _of_type(e, made, a.dtype(stored_type(value.dtype)))
+
+
+@CALLS.reads("a value dtype", np.full_like)
+def _full_like(e: Expressions, a: Arguments) -> Value:
+    array = a.array("a")
+    made = e.program.broadcast(a.either("value"), array.shape)
+    return _of_type(e, made, a.dtype(array.dtype))
+
+
+def _of_type(e: Expressions, made: Array, dtype: str) -> Array:
+    """An array of a type. A literal is one of the type already where it is of that kind."""
+    if is_number(made.dtype) and is_real(made.dtype) <= is_real(dtype) and dtype != BOOL:
+        return Array(made.shape, dtype, made.element)
+    if is_complex(made.dtype) and is_complex(dtype) and is_number(made.dtype):
+        return Array(made.shape, dtype, made.element)
+    found = e.program.converted(made, dtype)
+    assert isinstance(found, Array), "a converted array is an array"
+    return found
+
+
+@CALLS.reads("N M k dtype", np.eye)
+def _eye(e: Expressions, a: Arguments) -> Value:
+    rows = a.shape("N")[0]
+    columns = a.shape("M")[0] if a.has("M") else rows
+    k = a.integer("k", 0)
+    one, zero = (number(1.0), number(0.0))
+
+    def at(index: Index) -> ast.expr:
+        return ast.IfExp(ast.Compare(minus(index[1], index[0]), [ast.Eq()], [number(k)]), one, zero)
+
+    dtype = a.dtype("float64")
+    if is_complex(dtype):
+        return Array((rows, columns), dtype, lambda index: as_complex(at(index), "float64"))
+    return Array((rows, columns), dtype, at)
+
+
+CALLS.define(
+    lambda e, node, args, named, into: _eye(e, Arguments(e, node, "N dtype", args, named)),
+    np.identity,
+)
+
+
+@CALLS.reads("start stop step dtype", np.arange)
+def _arange(e: Expressions, a: Arguments) -> Value:
+    if not a.has("stop"):
+        a.given["stop"] = a.given.pop("start")
+    if any(isinstance(v, Scalar) and not is_integer(v.dtype) for v in a.given.values()):
+        a.refuse("arange of other numbers than integers")
+    start = a.shape("start")[0] if a.has("start") else number(0)
+    stop, step = a.shape("stop")[0], a.integer("step", 1)
+    if step == 0:
+        a.refuse("a step of 0")
+    length = minus(stop, start) if step > 0 else minus(start, stop)
+    extent = quotient(plus(length, number(abs(step) - 1)), abs(step))
+    return Array((extent,), a.dtype("int64"), lambda i: plus(start, times(number(step), i[0])))
+
+
+@CALLS.reads("start stop num endpoint retstep dtype", np.linspace)
+def _linspace(e: Expressions, a: Arguments) -> Value:
+    start, stop = a.either("start"), a.either("stop")
+    count = a.shape("num")[0] if a.has("num") else number(50)
+    ends = a.truth("endpoint") if a.has("endpoint") else True
+    if not (isinstance(start, Scalar) and isinstance(stop, Scalar)):
+        a.refuse("between arrays")
+    parts = minus(count, number(1)) if ends else count
+
+    def at(index: Index) -> ast.expr:
+        step = ast.BinOp(ast.BinOp(stop.node, ast.Sub(), start.node), ast.Div(), parts)
+        return ast.BinOp(start.node, ast.Add(), ast.BinOp(index[0], ast.Mult(), step))
+
+    return Array((count,), a.dtype("float64"), at)
+
+
+# copies and other types
+
+
+@CALLS.reads("a", np.copy, np.ndarray.copy)
+def _copied(e: Expressions, a: Arguments) -> Value:
+    array = a.either("a")
+    return (
+        Array(array.shape, array.dtype, array.element, None, array.mask)
+        if isinstance(array, Array)
+        else array
+    )
+
+
+def _to_type(dtype: DType) -> Callable[[Expressions, Arguments], Value]:
+    return lambda e, a: e.program.converted(a.either("x"), dtype)
+
+
+for _dtype in get_args(DType):
+    CALLS.reads("x", np.dtype(_dtype).type)(_to_type(_dtype))
+
+
+@CALLS.reads("a dtype copy", np.asarray, np.array, np.ascontiguousarray, np.ndarray.astype)
+def _astype(e: Expressions, a: Arguments) -> Value:
+    array = a.either("a")
+    wanted = a.dtype(array.dtype)
+    if wanted == array.dtype:
+        return _copied(e, a) if isinstance(array, Array) else array
+    return e.program.converted(array, wanted)

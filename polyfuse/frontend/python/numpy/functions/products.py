@@ -1,0 +1,198 @@
+"""Products of arrays: matmul, dot, outer, einsum, tensordot."""
+
+from __future__ import annotations
+
+import ast
+
+import numpy as np
+
+from polyfuse.frontend.python.numpy import complex_numbers
+from polyfuse.frontend.python.numpy.complex_numbers import applied
+from polyfuse.frontend.python.numpy.expressions import Expressions
+from polyfuse.frontend.python.numpy.functions.arguments import Arguments
+from polyfuse.frontend.python.numpy.functions.calls import Calls
+from polyfuse.frontend.python.numpy.functions.views import flat
+from polyfuse.frontend.python.numpy.program import SUM, shape_text
+from polyfuse.frontend.python.numpy.syntax import constant, number
+from polyfuse.frontend.python.numpy.values import (
+    Array,
+    Index,
+    Scalar,
+    Static,
+    Value,
+    common_type,
+    reshaped,
+)
+from polyfuse.ir.number_types import (
+    is_complex,
+)
+
+CALLS = Calls()
+
+
+@CALLS.reads("a b", np.outer)
+def _outer(e: Expressions, a: Arguments) -> Value:
+    left, right = (flat(e, a, a.array(name)) for name in ("a", "b"))
+    column = reshaped(left, (left.shape[0], number(1)), lambda i: (i[0],))
+    return _times(e, column, right)
+
+
+def _times(e: Expressions, left: Array | Scalar, right: Array | Scalar) -> Array | Scalar:
+    return e.operation(e.program.place, ast.Mult(), [left, right])  # type: ignore[arg-type]  # for messages only
+
+
+def _matmul(
+    e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+) -> Value:
+    a = Arguments(e, node, "a b", args, named)
+    left, right = a.either("a"), a.either("b")
+    if isinstance(left, Scalar) or isinstance(right, Scalar):
+        return _times(e, left, right)
+    return product(e, node, left, right, into)
+
+
+def product(e: Expressions, node: ast.Call, left: Array, right: Array, into: Array | None) -> Array | Scalar:
+    """left @ right: the last axis of one with the last but one of the other."""
+    if left.rank == 0 or right.rank == 0 or left.mask or right.mask:
+        e.refuse(node, f"a product of arrays of rank {left.rank} and {right.rank}", "vectors and matrices")
+    own, other = left.shape[-1], right.shape[-2 if right.rank > 1 else 0]
+    if not e.program.equal(own, other):
+        e.refuse(
+            node,
+            f"a product of {shape_text(left.shape)} and {shape_text(right.shape)}: {ast.unparse(own)} is not known to "
+            f"be {ast.unparse(other)}",
+            "equal extents; assert N == M says that two sizes are equal",
+        )
+    left = _operand(e, left, reused=right.rank > 1 and constant(right.shape[-1]) != 1)
+    right = _operand(e, right, reused=left.rank > 1 and constant(left.shape[-2]) != 1)
+    rows = left.shape[-2:-1] if left.rank > 1 else ()
+    columns = right.shape[-1:] if right.rank > 1 else ()
+    batches = (left.shape[:-2], right.shape[:-2])
+    some = [Array(batch, "float64", lambda index: number(0)) for batch in batches]
+    batch = e.program.common_shape(some)
+    a = e.program.broadcast(left, (*batch, *left.shape[-2:])) if left.rank > 1 else left
+    b = e.program.broadcast(right, (*batch, *right.shape[-2:])) if right.rank > 1 else right
+    count = len(batch)
+
+    def at(index: Index) -> ast.expr:
+        outer, inner, k = index[:count], index[count:-1], index[-1]
+        i, j = inner[: len(rows)], inner[len(rows) :]
+        mine = a.element((*outer, *i, k) if left.rank > 1 else (k,))
+        theirs = b.element((*outer, k, *j) if right.rank > 1 else (k,))
+        return applied(ast.Mult(), mine, theirs, [left.dtype, right.dtype])
+
+    dtype = common_type([left.dtype, right.dtype])
+    terms = Array((*batch, *rows, *columns, own), dtype, at)
+    return e.program.reduced(SUM, terms, [terms.rank - 1], "product", dtype, into)
+
+
+def _operand(e: Expressions, array: Array, reused: bool) -> Array:
+    """An operand of a product: a formula whose elements are read more than once is computed first."""
+    return e.program.kept(array, "operand") if reused and array.storage is None else array
+
+
+CALLS.define(_matmul, np.matmul)
+
+
+def _dot(
+    e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+) -> Value:
+    a = Arguments(e, node, "a b", args, named)
+    if any(isinstance(v, Array) and v.rank > 2 for v in (a.either("a"), a.either("b"))):
+        a.refuse("more than two dimensions")
+    return _matmul(e, node, args, named, into)
+
+
+CALLS.define(_dot, np.dot, np.ndarray.dot)
+
+
+def _inner(
+    e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+) -> Value:
+    a = Arguments(e, node, "a b", args, named)
+    if a.array("a").rank != 1 or a.array("b").rank != 1:
+        a.refuse("other operands than vectors")
+    return _matmul(e, node, args, named, into)
+
+
+def _vdot(
+    e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+) -> Value:
+    """np.vdot: of complex numbers, those of the first vector are conjugated."""
+    first = Arguments(e, node, "a b", args, named).array("a")
+    conjugated = e.program.elementwise(complex_numbers.conjugate, first.dtype, [first])
+    return _inner(e, node, [conjugated if is_complex(first.dtype) else first, *args[1:]], named, into)
+
+
+CALLS.define(_inner, np.inner)
+CALLS.define(_vdot, np.vdot)
+
+
+def _einsum(
+    e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+) -> Value:
+    text = args[0].value if args and isinstance(args[0], Static) else None
+    arrays = [value for value in args[1:] if isinstance(value, Array)]
+    named.pop("optimize", None)
+    if not isinstance(text, str) or "." in text or len(arrays) != len(args) - 1 or named:
+        e.refuse(node, f"{ast.unparse(node)}: these arguments", "np.einsum('ij,jk->ik', A, B)")
+    left, arrow, result = text.replace(" ", "").partition("->")
+    operands = left.split(",")
+    if not arrow:
+        letters = left.replace(",", "")
+        result = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    fits = len(operands) == len(arrays) and all(
+        len(o) == x.rank for o, x in zip(operands, arrays, strict=False)
+    )
+    if not fits:
+        e.refuse(node, f"{ast.unparse(node)}: the subscripts do not fit the arrays", "one letter a dimension")
+    extents: dict[str, ast.expr] = {}
+    for operand, array in zip(operands, arrays, strict=True):
+        for letter, extent in zip(operand, array.shape, strict=True):
+            known = extents.setdefault(letter, extent)
+            if not e.program.equal(known, extent):
+                e.refuse(
+                    node,
+                    f"the index {letter} has extents {ast.unparse(known)} and {ast.unparse(extent)}",
+                    "equal extents",
+                )
+    gone = [letter for letter in extents if letter not in result]
+    order = [*result, *gone]
+
+    def at(index: Index) -> ast.expr:
+        place = dict(zip(order, index, strict=True))
+        factors = [x.element(tuple(place[c] for c in o)) for o, x in zip(operands, arrays, strict=True)]
+        made, own = factors[0], types[0]
+        for part, other in zip(factors[1:], types[1:], strict=True):
+            made, own = applied(ast.Mult(), made, part, [own, other]), common_type([own, other])
+        return made
+
+    types = [array.dtype for array in arrays]
+    dtype = common_type(types)
+    terms = Array(tuple(extents[letter] for letter in order), dtype, at)
+    if not gone:
+        return terms
+    return e.program.reduced(SUM, terms, list(range(len(result), len(order))), "product", dtype, into)
+
+
+CALLS.define(_einsum, np.einsum)
+
+
+@CALLS.reads("a b axes", np.tensordot)
+def _tensordot(e: Expressions, a: Arguments) -> Value:
+    left, right, count = a.array("a"), a.array("b"), a.integer("axes", 2)
+    own, other = left.shape[left.rank - count :], right.shape[:count]
+    if not all(map(e.program.equal, own, other)):
+        a.refuse(f"{shape_text(own)} is not known to be {shape_text(other)}")
+    kept_left, kept_right = left.shape[: left.rank - count], right.shape[count:]
+
+    def at(index: Index) -> ast.expr:
+        i = index[: len(kept_left)]
+        j = index[len(kept_left) : len(kept_left) + len(kept_right)]
+        k = index[len(kept_left) + len(kept_right) :]
+        types = [left.dtype, right.dtype]
+        return applied(ast.Mult(), left.element((*i, *k)), right.element((*k, *j)), types)
+
+    dtype = common_type([left.dtype, right.dtype])
+    terms = Array((*kept_left, *kept_right, *own), dtype, at)
+    return e.program.reduced(SUM, terms, list(range(terms.rank - count, terms.rank)), "product", dtype)
