@@ -146,7 +146,7 @@ def _numbers_fit(nest: NestData, statement: Statement) -> None:
             inside = joined(type_of(arg, leaf) for arg in part.args)
         if isinstance(part, sympy.Pow) and part.args[1] != -1 and not part.args[1].free_symbols:
             base = type_of(part.args[0], leaf)
-            if is_integer(base) and own == base and part.args[1].doit() < 0:
+            if is_integer(base) and own == base and (part.args[1].doit() < 0) == True:  # noqa: E712  a condition of a converted number is no truth value
                 raise InvalidNest(
                     f"statement {statement.name}: {base} to the power of {part.args[1].doit()} is no integer: "
                     f"1 / x ** n, or a power of a float64 value"

@@ -39,8 +39,8 @@ class Tensor:
         dtype: The element type.
         role: "input", "output", "inout", "temporary", "constant" or "gathered" (no memory of its own).
         gather: For role gathered: the table and the index array from which elements are read.
-        below: For an input of integers that are used as places: each must be at least 0 and less than these extents,
-            which a call checks before it writes anything.
+        below: For integers that are used as places: each must be at least 0 and less than these extents, which a call
+            checks of an input before it writes anything. Those of a temporary are by the formula that makes them.
         pairs: True if the last axis, of extent 2, has the real and the imaginary parts of complex numbers: callers give
             and get arrays of these, of one dimension less.
     """
@@ -81,9 +81,9 @@ class Tensor:
             raise InvalidNest(
                 f"tensor {self.name}: role {self.role!r} is unknown; expected one of {', '.join(get_args(Role))}"
             )
-        if self.below and not (self.role == "input" and is_integer(self.dtype)):
+        if self.below and not (self.role in ("input", "temporary") and is_integer(self.dtype)):
             raise InvalidNest(
-                f"tensor {self.name}: only inputs of integers are checked to be below extents, not {self.role} "
+                f"tensor {self.name}: only inputs and temporaries of integers can hold places, not {self.role} "
                 f"{self.dtype}"
             )
         if self.dtype not in ITEMSIZE:

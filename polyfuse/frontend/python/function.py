@@ -156,7 +156,7 @@ class _Reader:
     def __post_init__(self) -> None:
         self.lowered = lowered(annotated(source_of(self.function), self.annotations))
         self.source = self.lowered.source
-        self.names = names_of(self.source)
+        self.names = replace(names_of(self.source), placed=self.lowered.placed)
         self.integers = names_in_sizes(self.source) & self.names.locals
         self.defaults = defaults(self.names)
         self.context = base_context(self.names, tuple(self.names.tensors.values()))

@@ -10,6 +10,7 @@
                                              y[i] = at_place
 
 All mean the same, provided that a call checks the numbers in idx and p, before it writes anything (`Tensor.below`).
+Numbers that the function makes, and that are places by their formula, need no check: those of np.histogram.
 The tests are `polyfuse.ir.masks`; no kernel runs the iterations in which they fail.
 """
 
@@ -63,7 +64,7 @@ def is_given_place(names: Names, node: ast.expr) -> bool:
 
 def checked_argument(names: Names, node: ast.expr, chooser: str, allowed: str) -> None:
     """NotAffine for an element of an array whose numbers a call cannot check before it writes anything."""
-    if not is_given_place(names, node):
+    if not is_given_place(names, node) and chooser not in names.placed:
         why = "is written here" if chooser in names.tensors else "is made here"
         names.source.refuse(
             node, f"{ast.unparse(node)} names a place, and {chooser} {why}: no call can check it", allowed

@@ -69,7 +69,8 @@ class Names:
     """The names of one function: `indices` are loop variables, `locals` variables, `made` local arrays.
 
     `arrays` are the local arrays made so far; `shapes` the extents of these and of parameters as they are written.
-    `gathered` collects the tensors of rows, by table and index.
+    `gathered` collects the tensors of rows, by table and index. `placed` are the local arrays whose numbers are places
+    by the formula that makes them: no call has to check them.
     """
 
     source: Source
@@ -81,6 +82,7 @@ class Names:
     made: frozenset[str] = frozenset()
     arrays: Mapping[str, Tensor] = field(default_factory=dict)
     gathered: dict[tuple[str, str], Tensor] = field(default_factory=dict)
+    placed: frozenset[str] = frozenset()
 
     def rank(self, name: str) -> int | None:
         """The number of subscripts of a parameter, a local array or a variable; None for another name."""

@@ -32,6 +32,7 @@ class Source:
     def refuse(self, node: ast.AST, why: str, allowed: str) -> NoReturn:
         """Raise NotAffine at a node of the tree."""
         line = getattr(node, "lineno", 1)
+        line = line if line <= len(self.lines) else 1  # a node of a function that was inlined
         text = self.lines[line - 1]
         # ast counts a column in bytes of UTF-8
         before = text.encode()[self.indent :][: getattr(node, "col_offset", 0)].decode()

@@ -32,7 +32,7 @@ BAD = [
     ("for i in range(N % -2):\n    x[i] = 0.0", "N % -2", "divides by something else"),
     ("for i in range(0, N, k):\n    x[i] = 0.0", "k):", "the step k"),
     ("for i in range(0, N, 0):\n    x[i] = 0.0", "0):", "the step 0"),
-    ("for i in [1, 2]:\n    x[0] = i", "[1, 2]", "a loop over [1, 2]"),
+    ("for i in {1, 2}:\n    x[0] = i", "{1, 2}", "a loop over {1, 2}"),
     ("for i, j in range(N):\n    x[i] = 0.0", "i, j", "is not a name"),
     ("for i in range(N):\n    x[i] = 0.0\nelse:\n    x[0] = 1.0", "x[0] = 1.0", "a loop with an else"),
     ("while True:\n    x[0] = 0.0", "while", "while is not a statement"),

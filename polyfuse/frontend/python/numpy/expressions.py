@@ -151,6 +151,13 @@ class Expressions:
                 f"{node.id} is a view or an array of one iteration of the loop over {index}, which is over",
                 ALLOWED,
             )
+        if node.id in self.frame.divided:
+            test = self.frame.divided[node.id]
+            self.refuse(
+                node,
+                f"{node.id} is another array or object if {test} than if not, and which one is not known here",
+                "arrays of the branches' own, of one shape: .copy()",
+            )
         return self.outer(node, self.frame.outside(node.id))
 
     def outer(self, node: ast.expr, outside: object) -> Value:
@@ -211,6 +218,15 @@ class Expressions:
                     for extent in inner.shape:
                         size = times(size, extent)
                     return self.placed_scalar(size, node)
+                case "mT":
+                    call = self.calls(np.matrix_transpose)
+                    assert call is not None, "matrix_transpose is one of the calls"
+                    return call(self, ast.copy_location(ast.Call(node, [], []), node), [inner], {}, None)
+                case "itemsize" | "nbytes":
+                    size = number(np.dtype(inner.dtype).itemsize)
+                    for extent in inner.shape if node.attr == "nbytes" else ():
+                        size = times(size, extent)
+                    return self.placed_scalar(size, node)
                 case "ndim":
                     return self.placed_scalar(number(inner.rank), node)
                 case "dtype":
@@ -222,6 +238,10 @@ class Expressions:
             )
         if isinstance(inner, Static):
             found = getattr(inner.value, node.attr, MISSING)
+            if isinstance(inner.value, np.finfo | np.iinfo) and weak_type(found) is not None:
+                assert isinstance(found, int | float | np.generic), "weak_type knows numbers"
+                plain = found.item() if isinstance(found, np.generic) else found
+                return Scalar(placed(number(plain), node), weak_type(found) or "integer")
             if isinstance(inner.value, ModuleType):
                 return self.outer(node, found)
             if found is not MISSING:
@@ -239,6 +259,12 @@ class Expressions:
     def subscript(self, node: ast.Subscript) -> Value:
         """An element, a view, the elements that a mask selects, or an element of a tuple."""
         base = self.value(node.value)
+        if isinstance(base, tuple) and isinstance(node.slice, ast.Slice):
+            bounds = [
+                None if bound is None else self.known(self.integer(bound))
+                for bound in (node.slice.lower, node.slice.upper, node.slice.step)
+            ]
+            return tuple(base[slice(*bounds)])
         if isinstance(base, tuple):
             position = self.value(node.slice)
             at = constant(position.node) if isinstance(position, Scalar) else None
@@ -255,7 +281,7 @@ class Expressions:
         return self.selected(node, base)
 
     def grid(self, node: ast.Subscript) -> Value:
-        """np.mgrid[a:b, c:d]: an array of each subscript, as a tuple."""
+        """np.mgrid[a:b, c:d]: an array for each subscript, one after the other."""
         parts = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
         cuts = [self.written_out(self.part(part)) if isinstance(part, ast.Slice) else None for part in parts]
         bounds = [
@@ -266,25 +292,23 @@ class Expressions:
         if len(bounds) < len(parts) or len(parts) < 2:
             self.refuse(node, f"{ast.unparse(node)}: these subscripts", "np.mgrid[a:b, c:d] of integers")
         shape = tuple(minus(stop, start) for start, stop in bounds)
-        return tuple(Array(shape, "int64", _counted(k, start)) for k, (start, _) in enumerate(bounds))
+        rows = tuple(Array(shape, "int64", _counted(k, start)) for k, (start, _) in enumerate(bounds))
+        return self.stacked(node, rows)
 
     def selected(self, node: ast.Subscript, base: Array) -> Value:
         """base[…]."""
         parts = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
         if len(parts) == 1 and not isinstance(parts[0], ast.Slice):
             only = self.value(parts[0])
-            if isinstance(only, Array) and only.dtype == BOOL:
-                if only.rank != base.rank:
-                    self.refuse(
-                        node, f"{ast.unparse(node)}: a mask of another rank", "a mask of the array's shape"
-                    )
+            if isinstance(only, Array) and only.dtype == BOOL and only.rank == base.rank:
                 return replace(base, mask=self.program.broadcast(only, base.shape))
+        masked = self.masked(node, base, parts)
+        if masked is not None:
+            return masked
         if isinstance(node.ctx, ast.Load) and base.rank and base.mask is None:
-            index = (
-                None if isinstance(parts[0], ast.Slice) or _is_ellipsis(parts[0]) else self.value(parts[0])
-            )
-            if isinstance(index, Array) and index.rank and is_integer(index.dtype):
-                return self.gathered(node, base, index, parts[1:])
+            places = self.places(parts)
+            if places:
+                return self.gathered(node, base, places, parts[len(places) :])
         count = sum(not (_is_ellipsis(part) or self.is_none(part)) for part in parts)
         if count > base.rank:
             self.refuse(
@@ -305,16 +329,68 @@ class Expressions:
         written = [self.written_out(part) for part in read]
         return subscripted(self.program.geometry, base, written)
 
-    def gathered(self, node: ast.Subscript, base: Array, index: Array, rest: Sequence[ast.expr]) -> Array:
-        """base[index, …]: the rows that an array of integers chooses; no view, as in NumPy."""
-        rank = index.rank
+    def masked(self, node: ast.Subscript, base: Array, parts: Sequence[ast.expr]) -> Array | None:
+        """A[m], A[:, m], A[m, 0] of a mask of some axes, as the whole of these axes with a mask; None without one."""
+        plain: list[ast.expr] = []
+        found: list[Array] = []
+        for part in parts:
+            value = None if isinstance(part, ast.Slice) or _is_ellipsis(part) else self.value(part)
+            if isinstance(value, Array) and value.dtype == BOOL and value.rank:
+                found.append(value)
+                plain += [ast.copy_location(ast.Slice(), part)] * value.rank
+            else:
+                plain.append(part)
+        if len(found) != 1 or any(map(_is_ellipsis, parts)):
+            return None
+        (mask,) = found
+        at = next(k for k, (a, b) in enumerate(zip(parts, plain, strict=False)) if a is not b)
+        where = ast.copy_location(ast.Subscript(node.value, ast.Tuple(plain, ast.Load()), ast.Load()), node)
+        view = self.selected(where, base)
+        before = [self.value(part) for part in plain[:at] if not isinstance(part, ast.Slice)]
+        axis = at - sum(isinstance(value, Scalar) for value in before)
+        assert isinstance(view, Array), "a subscript with a slice is a view"
+        own = view.shape[axis : axis + mask.rank]
+        if not all(map(self.program.geometry.same, own, mask.shape)):
+            self.refuse(
+                node, f"{ast.unparse(node)}: the mask has another extent", "a mask of the axis' extent"
+            )
+        return replace(
+            view,
+            mask=Array(view.shape, BOOL, lambda index: mask.element(index[axis : axis + mask.rank])),
+        )
+
+    def places(self, parts: Sequence[ast.expr]) -> list[Array]:
+        """The arrays of integers, and lists of numbers, with which a subscript begins."""
+        found = []
+        for part in parts:
+            if isinstance(part, ast.Slice) or _is_ellipsis(part):
+                break
+            value = self.value(part)
+            if isinstance(value, tuple) and value and isinstance(part, ast.List):
+                value = self.stacked(part, value)
+            if not isinstance(value, Array) or not value.rank or not is_integer(value.dtype):
+                break
+            found.append(value)
+        return found
+
+    def gathered(
+        self, node: ast.Subscript, base: Array, places: Sequence[Array], rest: Sequence[ast.expr]
+    ) -> Array:
+        """base[index, …]: the elements, or rows, that arrays of integers choose; no view, as in NumPy."""
+        if len(places) > base.rank:
+            self.refuse(
+                node, f"{ast.unparse(node)} has {len(places)} subscripts", "one subscript a dimension"
+            )
+        shape = self.program.common_shape(places)
+        rank, count_of_places = len(shape), len(places)
+        seen = [self.program.broadcast(place, shape) for place in places]
         made = Array(
-            (*index.shape, *base.shape[1:]),
+            (*shape, *base.shape[count_of_places:]),
             base.dtype,
-            lambda i: base.element((index.element(i[:rank]), *i[rank:])),
+            lambda i: base.element((*(place.element(i[:rank]) for place in seen), *i[rank:])),
         )
         count = sum(not (_is_ellipsis(part) or self.is_none(part)) for part in rest)
-        if count > base.rank - 1 or any(_is_ellipsis(part) for part in rest):
+        if count > base.rank - count_of_places or any(_is_ellipsis(part) for part in rest):
             self.refuse(
                 node,
                 f"{ast.unparse(node)}: these subscripts behind an array",
@@ -363,6 +439,12 @@ class Expressions:
         value = self.value(node)
         if isinstance(value, Static) and value.value is None:
             return None
+        if isinstance(value, Array) and value.mask is not None:
+            self.refuse(
+                node,
+                f"{ast.unparse(node)}: how many elements a mask selects is not known",
+                "the mask as a condition: np.where(m, a, b)",
+            )
         if not isinstance(value, Scalar):
             self.refuse(node, f"{ast.unparse(node)} as a subscript", "integers, slices, None, ... and masks")
         return value.node
@@ -374,6 +456,8 @@ class Expressions:
             return None
         if isinstance(part, Cut):
             bounds = [None if b is None else aliases.written_out(b) for b in (part.start, part.stop)]
+            if part.step == 1 and any(bound is not None and is_from_data(bound) for bound in bounds):
+                return Cut(bounds[0], bounds[1])
             for bound in bounds:
                 if bound is not None:
                     self.affine(bound)
@@ -435,10 +519,16 @@ class Expressions:
         return value
 
     def stacked(self, node: ast.expr, values: tuple[Value, ...]) -> Array:
-        """A list of numbers as an array."""
+        """A list of numbers, or of arrays of one shape, as an array."""
+        values = tuple(self.stacked(node, part) if isinstance(part, tuple) else part for part in values)
+        rows = [part for part in values if isinstance(part, Array) and part.mask is None]
+        if rows and len(rows) == len(values) and len({row.rank for row in rows}) == 1:
+            return self.stacked_arrays(node, rows)
         parts = [part for part in values if isinstance(part, Scalar)]
         if len(parts) != len(values) or not parts:
-            self.refuse(node, f"{ast.unparse(node)} as an array", "lists of numbers")
+            self.refuse(
+                node, f"{ast.unparse(node)} as an array", "lists of numbers, or of arrays of one shape"
+            )
         dtype = common_type([part.dtype for part in parts])
 
         def at(index: tuple[ast.expr, ...]) -> ast.expr:
@@ -450,6 +540,30 @@ class Expressions:
             return made
 
         return Array((number(len(parts)),), dtype, at)
+
+    def stacked_arrays(self, node: ast.expr, rows: Sequence[Array]) -> Array:
+        """Arrays of one shape as the rows of one array."""
+        first = rows[0]
+        for row in rows[1:]:
+            if not all(map(self.program.geometry.same, first.shape, row.shape)):
+                self.refuse(
+                    node, f"{ast.unparse(node)} as an array", "arrays that are known to have one shape"
+                )
+        dtype = common_type([row.dtype for row in rows])
+
+        def at(index: tuple[ast.expr, ...]) -> ast.expr:
+            made: ast.expr | None = None
+            known = constant(index[0])
+            for position in range(len(rows) - 1, -1, -1):
+                own = rows[position].element(index[1:])
+                if known == position:
+                    return own
+                test = ast.Compare(index[0], [ast.Eq()], [number(position)])
+                made = own if made is None else chosen(test, own, made, [rows[position].dtype, dtype])
+            assert made is not None, "there is at least one array"
+            return made
+
+        return Array((number(len(rows)), *first.shape), dtype, at)
 
     # operators
 
@@ -522,6 +636,12 @@ class Expressions:
     def operation(self, node: ast.expr, op: ast.operator, values: list[Scalar | Array]) -> Scalar | Array:
         """An operator of two values."""
         types = [value.dtype for value in values]
+        if any(map(is_complex, types)) and isinstance(op, ast.Pow):
+            call = self.calls(np.power)
+            assert call is not None, "power is one of the calls"
+            made = call(self, node, list(values), {}, None)  # type: ignore[arg-type]  # for messages only
+            assert isinstance(made, Array | Scalar), "a power is a number"
+            return made
         if any(map(is_complex, types)):
             return self.of_complex(
                 node, common_type(types), lambda kinds: lambda a, b: applied(op, a, b, kinds), values
@@ -532,6 +652,16 @@ class Expressions:
             return self.program.elementwise(lambda a, b: ast.BoolOp(join, [a, b]), BOOL, values)
         if isinstance(op, ast.BitXor) and types == [BOOL, BOOL]:
             return self.compared(ast.NotEq(), values, node)
+        if (
+            isinstance(op, ast.Pow | ast.LShift | ast.RShift)
+            and types[0] == BOOL
+            and types[1] in (BOOL, "integer")
+        ):
+            small = [
+                self.program.converted(value, "int8") if t == BOOL else value
+                for value, t in zip(values, types, strict=True)
+            ]
+            return self.operation(node, op, small)
         if types == [BOOL, BOOL] and not isinstance(op, ast.Div):
             self.refuse(
                 node, f"{ast.unparse(node)}: this operator on conditions", "+ * / & | ^ ~; .astype(np.int8)"
@@ -601,6 +731,8 @@ class Expressions:
         values = self.operands(nodes)
         if values is None:
             known = [self.value(part) for part in nodes]
+            if all(isinstance(part, tuple) for part in known) and len(known) == 2:
+                return self.compared_tuples(node, known[0], known[1])  # type: ignore[arg-type]  # they are tuples
             return self.known_comparison(node, known)
         if all(isinstance(value, Scalar) for value in values):
             if isinstance(node.ops[0], ast.Is | ast.IsNot):  # a number is not None
@@ -616,6 +748,25 @@ class Expressions:
         ):
             self.refuse(node, f"{ast.unparse(node)} of arrays", "one comparison: < <= > >= == !=")
         return self.compared(node.ops[0], values, node)
+
+    def compared_tuples(self, node: ast.Compare, left: tuple[Value, ...], right: tuple[Value, ...]) -> Value:
+        """x.shape == y.shape: equal if all elements are."""
+        op = node.ops[0]
+        parts = [part for part in (*left, *right) if isinstance(part, Scalar)]
+        if not isinstance(op, ast.Eq | ast.NotEq) or len(parts) < len(left) + len(right):
+            self.refuse(node, f"{ast.unparse(node)} is not known here", "comparisons of numbers")
+        if len(left) != len(right):
+            return Static(isinstance(op, ast.NotEq))
+        join = ast.And() if isinstance(op, ast.Eq) else ast.Or()
+        pairs = zip(parts[: len(left)], parts[len(left) :], strict=True)
+        tests: list[ast.expr] = [
+            ast.copy_location(ast.Compare(a.node, [op], [b.node]), node)
+            for a, b in pairs
+            if not self.program.geometry.same(a.node, b.node)
+        ]
+        if not tests:
+            return Static(isinstance(op, ast.Eq))
+        return Scalar(tests[0] if len(tests) == 1 else ast.copy_location(ast.BoolOp(join, tests), node), BOOL)
 
     def compared(self, op: ast.cmpop, values: list[Scalar | Array], node: ast.expr) -> Scalar | Array:
         """One comparison, element by element."""
@@ -634,6 +785,10 @@ class Expressions:
         a, b = (side.value if isinstance(side, Static) else side for side in (left, right))
         if len(known) == 2 and isinstance(node.ops[0], ast.Is | ast.IsNot):
             return Static((a is b) == isinstance(node.ops[0], ast.Is))
+        if len(known) == 2 and isinstance(node.ops[0], ast.Eq | ast.NotEq):
+            other = [s.value for s in (left, right) if isinstance(s, Static)]
+            if len(other) == 1 and (other[0] is None or isinstance(other[0], str)):  # no number is
+                return Static(isinstance(node.ops[0], ast.NotEq))
         both = len(known) == 2 and isinstance(left, Static) and isinstance(right, Static)
         if both and isinstance(node.ops[0], ast.Eq | ast.NotEq):
             return Static((a == b) == isinstance(node.ops[0], ast.Eq))
@@ -666,11 +821,50 @@ class Expressions:
         value = self.value(node)
         if isinstance(value, Static):
             return bool(value.value)
+        if isinstance(value, tuple):
+            return bool(value)
+        known = self.decided(value.node) if isinstance(value, Scalar) else None
+        if known is not None:
+            return known
         if not isinstance(value, Scalar):
             self.refuse(
                 node, f"{ast.unparse(node)}: the truth of an array", "np.where, or a condition of one element"
             )
         return _tested(value)
+
+    def with_literals(self, node: ast.expr) -> ast.expr:
+        """An expression in which numbers from outside stand as literals: PI, np.inf."""
+        frame = self.frame
+
+        class Written(ast.NodeTransformer):
+            def visit_Name(self, part: ast.Name) -> ast.expr:
+                outside = frame.outside(part.id) if frame.found(part.id) is None else None
+                return number(outside) if isinstance(outside, bool | int | float) else part
+
+            def visit_Attribute(self, part: ast.Attribute) -> ast.expr:
+                module = frame.outside(part.value.id) if isinstance(part.value, ast.Name) else None
+                outside = getattr(module, part.attr, None) if isinstance(module, ModuleType) else None
+                return number(outside) if isinstance(outside, bool | int | float) else part
+
+        made = Written().visit(deepcopy(node))
+        assert isinstance(made, ast.expr), "an expression stays one"
+        return made
+
+    def decided(self, node: ast.expr) -> bool | None:
+        """The truth of a condition on literals and numbers from outside; None if it depends on anything else."""
+        allowed = (
+            ast.Constant, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.BinOp,
+            ast.cmpop, ast.boolop, ast.unaryop, ast.Add, ast.Sub, ast.Mult, ast.Mod, ast.FloorDiv,
+        )  # fmt: skip
+        made = self.with_literals(node)
+        if not all(isinstance(part, allowed) for part in ast.walk(made)):
+            return None
+        try:
+            return bool(
+                eval(compile(ast.fix_missing_locations(ast.Expression(made)), "<condition>", "eval"), {})
+            )
+        except (TypeError, ValueError, ZeroDivisionError):
+            return None
 
     def choice(self, node: ast.IfExp) -> Value:
         """a if test else b."""
@@ -707,16 +901,16 @@ class Expressions:
             function = called.value if isinstance(called, Static) else None
             function = getattr(function, "py_func", function)
         scalar_name = next((n for n, known in FUNCTIONS if any(function is one for one in known)), None)
-        if any(isinstance(arg, ast.Starred) for arg in node.args) or any(
-            k.arg is None for k in node.keywords
-        ):
-            self.refuse(node, f"{ast.unparse(node)}: starred arguments", "plain arguments")
+        if any(k.arg is None for k in node.keywords):
+            self.refuse(node, f"{ast.unparse(node)}: arguments by **", "plain arguments")
         if function is None:
             return self.unread(node.func, node)
+        if function in (np.finfo, np.iinfo):
+            return self.limits(node, function)
         inlines = isinstance(function, FunctionType | LocalFunction) and self.calls(function) is None
         if not inlines and self.calls(function) is None and scalar_name is None:
             return self.unread(node.func, node)
-        args = [*before, *(self.value(arg) for arg in node.args)]
+        args = [*before, *(value for arg in node.args for value in self.parts(arg))]
         named = {str(word.arg): self.value(word.value) for word in node.keywords}
         if inlines:
             return self.inlined(self, node, function, args, named)
@@ -728,6 +922,17 @@ class Expressions:
             self.refuse(node, f"{ast.unparse(node.func)} of arrays", ALLOWED)
         self.program.hint = hint
         return call(self, node, args, named, into)
+
+    def limits(self, node: ast.Call, function: Any) -> Value:
+        """np.finfo(type), np.iinfo(type)."""
+        values = [self.value(arg) for arg in node.args]
+        known = values[0].value if len(values) == 1 and isinstance(values[0], Static) else None
+        try:
+            return Static(function(known))
+        except (TypeError, ValueError):
+            self.refuse(
+                node, f"{ast.unparse(node)} of what is no type", "np.finfo(np.float64), np.finfo(x.dtype)"
+            )
 
     def scalar_call(self, node: ast.Call, called: str, args: list[Scalar]) -> Scalar:
         """A function of numbers, which the reader of single elements knows."""

@@ -25,7 +25,8 @@ class Frame:
 
     `names` are the names that stand for variables in the lowered function; in the decorated function every variable
     keeps its own. `carried` are the arrays that a loop or branch around assigns: they keep their memory. `over` are the
-    names whose value was one of a loop that is over, with that loop's variable.
+    names whose value was one of a loop that is over, with that loop's variable; `divided` those that stand for
+    different arrays or objects behind a branch, with its test.
     """
 
     source: Source
@@ -33,6 +34,7 @@ class Frame:
     names: dict[str, str] = field(default_factory=dict)
     carried: set[str] = field(default_factory=set)
     over: dict[str, str] = field(default_factory=dict)
+    divided: dict[str, str] = field(default_factory=dict)
     around: Frame | None = None
     caller: Frame | None = None
     call: ast.AST | None = None

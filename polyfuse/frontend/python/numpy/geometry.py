@@ -47,6 +47,8 @@ class Geometry:
 
     def same(self, left: ast.expr, right: ast.expr) -> bool:
         """True if two integers are equal wherever the place is reached."""
+        if ast.unparse(left) == ast.unparse(right):
+            return True
         a, b = linear(left), linear(right)
         if a is not None and b is not None:
             keys = {*a, *b}
@@ -65,6 +67,10 @@ class Geometry:
         """True if an integer is 0 or more wherever the place is reached."""
         value = constant(node)
         return value >= 0 if value is not None else self._never(node, number(0), isl.PwAff.lt_set)
+
+    def at_most(self, left: ast.expr, right: ast.expr) -> bool:
+        """True if an integer is no larger than another wherever the place is reached."""
+        return self.same(left, right) or self._never(left, right, isl.PwAff.gt_set)
 
     def _never(self, left: ast.expr, right: ast.expr, where: object) -> bool:
         a, b = self.value(left), self.value(right)

@@ -23,13 +23,14 @@ from polyfuse.ir.number_types import with_parts
 
 @dataclass(frozen=True)
 class Lowered:
-    """A function on elements, where NumPy's order of reads and stores needed a temporary, and which arrays that it
-    makes have complex numbers, as pairs along a last axis.
+    """A function on elements, where NumPy's order of reads and stores needed a temporary, which arrays that it
+    makes have complex numbers, as pairs along a last axis, and which have places of other arrays.
     """
 
     source: Source
     notes: tuple[str, ...]
     pairs: frozenset[str] = frozenset()
+    placed: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         """The statements that array expressions became, as Python prints them."""
@@ -67,7 +68,10 @@ def lowered(source: Source) -> Lowered:
     tree = copy(source.tree)
     tree.body = [*program.assumed, *body]
     return Lowered(
-        replace(source, tree=tree, added=program.added), tuple(program.notes), frozenset(program.pairs)
+        replace(source, tree=tree, added=program.added),
+        tuple(program.notes),
+        frozenset(program.pairs),
+        frozenset(program.placed),
     )
 
 

@@ -19,9 +19,26 @@ import islpy as isl
 import numpy as np
 
 from polyfuse.frontend.python.aliases import Aliases
-from polyfuse.frontend.python.numpy.complex_numbers import as_complex, chosen, pair, parts, shared_terms
+from polyfuse.frontend.python.numpy.complex_numbers import (
+    applied,
+    as_complex,
+    chosen,
+    pair,
+    parts,
+    shared_terms,
+)
 from polyfuse.frontend.python.numpy.geometry import Geometry
-from polyfuse.frontend.python.numpy.syntax import constant, element, loop, name, number, placed, stored
+from polyfuse.frontend.python.numpy.syntax import (
+    constant,
+    data_bounds,
+    element,
+    loop,
+    minus,
+    name,
+    number,
+    placed,
+    stored,
+)
 from polyfuse.frontend.python.numpy.values import (
     BOOL,
     Array,
@@ -37,7 +54,9 @@ from polyfuse.frontend.python.parameters import DTYPES
 from polyfuse.frontend.python.scope import Scope
 from polyfuse.frontend.python.scope_names import MISSING, Names, outer_value
 from polyfuse.ir.number_types import (
+    HALVES,
     ITEMSIZE,
+    NUMBER_TYPES,
     is_complex,
     is_integer,
     is_number,
@@ -103,8 +122,8 @@ class Program:
     `taken` are the names that are in use; `added` the names that lowered statements need from outside; `notes` say
     where a temporary was needed to keep NumPy's order of reads and stores. `parameters` are the arrays that are given,
     `storages` those that were made, `pairs` those of both that hold complex numbers, with their real and
-    imaginary parts along a last axis. `assumed` are the equalities of sizes that NumPy checks. `hint` is
-    the name that the next array made gets, if it is free.
+    imaginary parts along a last axis, `placed` those whose numbers are places of other arrays. `assumed` are the
+    equalities of sizes that NumPy checks. `hint` is the name that the next array made gets, if it is free.
     """
 
     names: Names
@@ -120,6 +139,7 @@ class Program:
     indices: dict[str, str] = field(default_factory=dict)
     storages: set[str] = field(default_factory=set)
     pairs: set[str] = field(default_factory=set)
+    placed: set[str] = field(default_factory=set)
     assumed: list[ast.stmt] = field(default_factory=list)
     hint: str | None = None
 
@@ -371,7 +391,10 @@ class Program:
         return [[self.aliases.written_out(part) for part in one] for one in found]
 
     def loops(self, stem: str, shape: Sequence[ast.expr]) -> tuple[list[tuple[str, ast.expr]], Index]:
-        """(the loops over a shape, the index of an element); a dimension of extent 1 needs none."""
+        """(the loops over a shape, the index of an element); a dimension of extent 1 needs none.
+
+        Between bounds that are data a loop begins at the first of them.
+        """
         loops, index = [], []
         for position, extent in enumerate(shape):
             if constant(extent) == 1:
@@ -379,7 +402,8 @@ class Program:
                 continue
             variable = self.index(f"{stem}{position}")
             loops.append((variable, extent))
-            index.append(name(variable))
+            bounds = data_bounds(extent)
+            index.append(name(variable) if bounds is None else minus(name(variable), bounds[0]))
         return loops, tuple(index)
 
     def emit_nest(
@@ -526,6 +550,9 @@ class Program:
     ) -> Array | Scalar:
         """The array without some axes, over which its elements are combined; a number if none is left."""
         dtype = dtype or self.type_of_reduction(how, value.dtype)
+        if dtype in HALVES:  # NumPy rounds the result, not each step
+            made = self.converted(self.reduced(how, value, axes, stem, "float32"), dtype)
+            return self.variable(made, stem) if isinstance(made, Scalar) else made
         if dtype == BOOL and how.begin is not None:
             self.refuse(
                 "a sum or product of conditions as one condition", "np.any, np.all; .astype(np.int64)"
@@ -541,22 +568,19 @@ class Program:
             node = self.fitting(node, value.dtype, dtype)
             if value.mask is None:
                 return node
-            if how.begin is None:
-                self.refuse(
-                    "a maximum or minimum of the elements that a mask selects", "np.where(m, a, neutral)"
-                )
             test = as_test(value.mask.element(index), BOOL)
-            return chosen(test, node, number(how.begin), [dtype, "integer"])
+            return chosen(test, node, self._neutral(how, dtype), [dtype, "integer"])
 
-        if is_complex(value.dtype) and how is not SUM:
-            self.refuse(
-                "a reduction of complex numbers other than their sum", "sum and mean; of x.real, abs(x)"
-            )
-        begin = number(how.begin) if how.begin is not None else at([number(0)] * len(axes))
+        if is_complex(value.dtype) and how not in (SUM, PRODUCT):
+            self.refuse("an order of complex numbers", "sum, prod and mean; of x.real, abs(x)")
+        if how.begin is not None or any(data_bounds(value.shape[axis]) for axis in axes):
+            begin = self._neutral(how, dtype)
+        else:
+            begin = at([number(0)] * len(axes))
         if how.begin is not None and (is_real(dtype) or is_complex(dtype)):
             begin = number(float(how.begin))
         if is_complex(dtype):
-            begin = pair(begin, begin)
+            begin = pair(begin, number(0.0))
         if not rest:
             self.hint = None
             total = self.variable(Scalar(begin, dtype), stem)
@@ -575,6 +599,18 @@ class Program:
         self.emit_nest(outer, body)
         return target
 
+    def _neutral(self, how: Reduction, dtype: str) -> ast.expr:
+        """What changes no result: where a maximum has no element at all, it is this, and NumPy raises an error."""
+        if how.begin is not None:
+            return number(how.begin)
+        known = NUMBER_TYPES[dtype]
+        least = how is MAXIMUM
+        if is_real(dtype):
+            return number(-math.inf if least else math.inf)
+        if dtype == BOOL:
+            return number(int(not least))
+        return number(known.least if least else known.largest)
+
     def _nested(self, loops: Sequence[tuple[str, ast.expr]], body: list[ast.stmt]) -> list[ast.stmt]:
         outside, self.block = self.block, []
         self.emit_nest(loops, body)
@@ -584,6 +620,9 @@ class Program:
     def _combined(self, how: Reduction, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
         if how.name in ("max", "min"):
             return [ast.Assign([stored(target)], self.call(how.name, target, value))]
+        if how is PRODUCT and isinstance(target, ast.Tuple):
+            types = ["complex128", "complex128"]
+            return self.assigned(target, applied(ast.Mult(), target, value, types))
         return self.updated(target, ast.Add() if how.name == "+" else ast.Mult(), value)
 
     def updated(self, target: ast.expr, op: ast.operator, value: ast.expr) -> list[ast.stmt]:

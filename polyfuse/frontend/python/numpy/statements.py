@@ -31,7 +31,18 @@ from polyfuse.frontend.python.numpy.frames import Frame, LocalFunction
 from polyfuse.frontend.python.numpy.functions.table import called
 from polyfuse.frontend.python.numpy.program import Program, shape_text, stored_array
 from polyfuse.frontend.python.numpy.scatters import AT_PLACES
-from polyfuse.frontend.python.numpy.syntax import constant, minus, name, number, placed, plus, stored
+from polyfuse.frontend.python.numpy.syntax import (
+    constant,
+    element,
+    minus,
+    name,
+    number,
+    placed,
+    plus,
+    quotient,
+    stored,
+    times,
+)
 from polyfuse.frontend.python.numpy.values import (
     BOOL,
     Array,
@@ -42,6 +53,7 @@ from polyfuse.frontend.python.numpy.values import (
     common_type,
     stored_type,
 )
+from polyfuse.frontend.python.parameters import DTYPES
 from polyfuse.frontend.python.scope import Branch, Range
 from polyfuse.frontend.python.source import source_of
 from polyfuse.ir.expression import OPERATORS
@@ -95,7 +107,7 @@ class Statements:
                     inside = first or [ast.copy_location(ast.Pass(), node)]
                     self.statement(ast.copy_location(ast.If(node.test, inside, rest), node))
                     return
-                case ast.If() if self.results and any(map(_returns, (node,))):
+                case ast.If() if any(map(_returns, (node,))):
                     self.returning(node, rest)
                     return
                 case ast.Continue():
@@ -129,6 +141,8 @@ class Statements:
                 pass
             case ast.Assert():
                 self.assertion(node)
+            case ast.With() if self._only_warns(node):
+                self.statements(node.body)
             case _ if self.frame.is_first:
                 program.emit(node)
             case _:
@@ -181,13 +195,13 @@ class Statements:
             model = self.frame.found(shape.id) if isinstance(shape, ast.Name) else None
             if isinstance(model, Array) and not (isinstance(shape, ast.Name) and model.storage == shape.id):
                 return False
-        if any(isinstance(part, ast.Attribute) for word in call.keywords for part in ast.walk(word.value)):
-            dtype = next((word.value for word in call.keywords if word.arg == "dtype"), None)
-            if isinstance(dtype, ast.Attribute) and dtype.attr == "dtype":
-                return False
+        types = [*call.args[1:2], *(word.value for word in call.keywords if word.arg == "dtype")]
+        if any(isinstance(dtype, ast.Attribute) and dtype.attr == "dtype" for dtype in types):
+            return False
         parts = shape.elts if isinstance(shape, ast.Tuple | ast.List) else [shape]
         if not maker.endswith("_like") and any(
             isinstance(part, ast.Attribute | ast.Starred)
+            or any(isinstance(inner, ast.Attribute) and inner.attr == "size" for inner in ast.walk(part))
             or (isinstance(part, ast.Name) and isinstance(self.frame.found(part.id), tuple))
             for part in parts
         ):
@@ -295,6 +309,12 @@ class Statements:
                 self.expressions.refuse(
                     target, f"{ast.unparse(target)} is assigned what is no tuple", "as many values"
                 )
+        starred = [k for k, part in enumerate(target.elts) if isinstance(part, ast.Starred)]
+        if len(starred) == 1 and len(value) >= len(target.elts) - 1:
+            first, taken = starred[0], len(value) - len(target.elts) + 1
+            value = (*value[:first], value[first : first + taken], *value[first + taken :])
+            plain = [part.value if isinstance(part, ast.Starred) else part for part in target.elts]
+            target = ast.copy_location(ast.Tuple(plain, ast.Store()), target)
         if len(value) != len(target.elts):
             self.expressions.refuse(
                 target, f"{len(target.elts)} targets and {len(value)} values", "as many values as targets"
@@ -449,6 +469,14 @@ class Statements:
         if isinstance(current, Array) and current.storage is not None and isinstance(node.op, ast.Add):
             into = replace(current, adds=True)
         value = self.expressions.value(node.value, into)
+        if isinstance(node.op, ast.MatMult):
+            product = ast.copy_location(ast.BinOp(_loaded(target), ast.MatMult(), node.value), node)
+            made = self.expressions.value(product)
+            if not isinstance(current, Array) or current.storage is None:
+                self.expressions.refuse(target, f"{ast.unparse(target)} is no array's memory", "an array")
+            self.program.store(current, self.expressions.number_or_array(product, made))
+            self.changed(current.storage)
+            return
         if isinstance(current, Array):
             if current.storage is None:
                 self.expressions.refuse(
@@ -543,6 +571,10 @@ class Statements:
     def loop(self, node: ast.For) -> None:
         """for i in range(…), reversed(range(…)), enumerate(…), zip(…), an array."""
         program, frame = self.program, self.frame
+        items = self._items(node.iter)
+        if items is not None:
+            self._written_out(node, items)
+            return
         heads = self.heads(node)
         if heads is None:
             program.emit(node)
@@ -561,6 +593,8 @@ class Statements:
             frame.variables.pop(dead)
         before = set(frame.carried)
         self.carry(body)
+        self._own_variables(assigned_in(body))
+        objects = {v: value for v, value in frame.variables.items() if isinstance(value, Static | tuple)}
         gone = {frame.names.get(v, v) for v in assigned}
         outside = program.aliases = program.aliases.without(gone)
         frame.variables[variable] = Scalar(name(own), "integer")
@@ -578,6 +612,14 @@ class Statements:
         self.around.append(node)
         self.statements(body)
         self.around.pop()
+        for variable, value in objects.items():
+            now = frame.variables.get(variable)
+            if now is not value and variable in assigned and (now is None or not _same_value(now, value)):
+                self.expressions.refuse(
+                    node,
+                    f"{variable} is another object in later iterations of this loop",
+                    "arrays and numbers",
+                )
         made, program.block = program.block, outer_block
         program.place, program.scope, program.aliases = place, scope, outside
         frame.carried = before
@@ -597,6 +639,52 @@ class Statements:
             program.emit(
                 ast.copy_location(ast.For(target_node, call, made or [ast.Pass()], node.orelse), node)
             )
+
+    def _items(self, node: ast.expr) -> list[Value] | None:
+        """The elements of a tuple or list that is iterated over, also by enumerate and zip; None for anything else."""
+        function = self._function_of(node)
+        if (
+            function in ("enumerate", "zip")
+            and isinstance(node, ast.Call)
+            and node.args
+            and not node.keywords
+        ):
+            parts = [self._items(arg) for arg in node.args[: None if function == "zip" else 1]]
+            known = [part for part in parts if part is not None]
+            if len(known) < len(parts):
+                return None
+            if function == "zip":
+                return list(zip(*known, strict=False))
+            begin = self.expressions.known(node.args[1]) if len(node.args) == 2 else 0
+            if begin is None:
+                return None
+            return [
+                (Scalar(placed(number(k), node), "integer"), value) for k, value in enumerate(known[0], begin)
+            ]
+        if function is not None or not isinstance(node, ast.Tuple | ast.List | ast.Name):
+            return None
+        value = self.expressions.value(node)
+        return list(value) if isinstance(value, tuple) else None
+
+    def _written_out(self, node: ast.For, items: Sequence[Value]) -> None:
+        """for w in (0.5, 0.25): x *= w    ->    twice the body."""
+        if len(items) > MOST_STEPS or node.orelse:
+            self.expressions.refuse(
+                node.iter, f"a loop over {len(items)} elements, which is written out", f"{MOST_STEPS} of them"
+            )
+        for item in items:
+            self.assign_one(ast.copy_location(ast.Assign([node.target], node.iter), node), node.target, item)
+            self.statements(node.body)
+
+    def _only_warns(self, node: ast.With) -> bool:
+        """True for `with np.errstate(…)`, which changes no value."""
+        calls = [item.context_expr for item in node.items]
+        return all(
+            isinstance(call, ast.Call)
+            and isinstance(found := self.expressions.value(call.func), Static)
+            and found.value is np.errstate
+            for call in calls
+        )
 
     def _steps(self, node: ast.For, index: str, bounds: Sequence[ast.expr]) -> range | None:
         """The values of a loop's index if the body has powers of a number with it as exponent, as extents of arrays.
@@ -692,36 +780,52 @@ class Statements:
             and isinstance(call, ast.Call)
             and isinstance(target, ast.Tuple)
             and len(call.args) == 1
+            and not call.keywords
+            and self._function_of(call.args[0]) not in ("zip", "enumerate")
         ):
             counter, element = target.elts
             if isinstance(counter, ast.Name):
                 inside = self._iterated(call.args[0], counter.id)
                 if inside is not None:
                     return counter.id, [inside[0]], [(element, inside[1])]
-        if function == "zip" and isinstance(call, ast.Call) and isinstance(target, ast.Tuple):
-            return self._zipped(node, target, call)
-        if function is None and not isinstance(call, ast.Call):
+        if function in ("zip", "enumerate") and isinstance(call, ast.Call) and isinstance(target, ast.Tuple):
+            own = self.program.fresh("k")
+            inside = self._iterated(call, own)
+            return None if inside is None else (own, [inside[0]], [(target, inside[1])])
+        if function in (None, "other"):
             own = self.program.fresh("k")
             inside = self._iterated(call, own)
             if inside is not None:
                 return own, [inside[0]], [(target, inside[1])]
         return None
 
-    def _zipped(
-        self, node: ast.For, target: ast.Tuple, call: ast.Call
-    ) -> tuple[str, list[ast.expr], list[tuple[ast.expr, Value]]] | None:
-        own = self.program.fresh("k")
-        parts = [self._iterated(arg, own) for arg in call.args]
-        if any(part is None for part in parts) or len(parts) != len(target.elts):
+    def _counted(self, call: ast.Call, index: str) -> tuple[ast.expr, Value] | None:
+        """(the length, the pair of counter and element) of enumerate(…)."""
+        words = {str(word.arg): word.value for word in call.keywords}
+        begin = call.args[1] if len(call.args) == 2 else words.get("start")
+        inside = self._iterated(call.args[0], index)
+        if inside is None:
             return None
+        counter = name(self.variable(index))
+        if begin is not None:
+            counter = plus(counter, self.expressions.integer(begin))
+        return inside[0], (Scalar(counter, "integer"), inside[1])
+
+    def _zipped(self, call: ast.Call, index: str) -> tuple[ast.expr, Value] | None:
+        """(the smallest length, the tuple of elements) of zip(…)."""
+        parts = [self._iterated(arg, index) for arg in call.args]
         known = [part for part in parts if part is not None]
-        if not all(self.program.geometry.same(known[0][0], part[0]) for part in known[1:]):
-            self.expressions.refuse(
-                node.iter,
-                f"{ast.unparse(call)}: the lengths are not known to be equal",
-                "equal lengths; assert N == M",
-            )
-        return own, [known[0][0]], list(zip(target.elts, [part[1] for part in known], strict=True))
+        if len(known) < len(parts) or not known:
+            return None
+        geometry = self.program.geometry
+        for length, _ in known:
+            if all(geometry.at_most(length, other) for other, _ in known):
+                return length, tuple(element for _, element in known)
+        return self.expressions.refuse(
+            call,
+            f"{ast.unparse(call)}: which length is the smallest is not known",
+            "equal lengths; assert N == M",
+        )
 
     def _iterated(self, node: ast.expr, index: str) -> tuple[ast.expr, Value] | None:
         """(the length of what is iterated over, its element at an index)."""
@@ -731,9 +835,15 @@ class Statements:
             start = args[0] if len(args) > 1 else number(0)
             stop = args[1] if len(args) > 1 else args[0]
             step = constant(args[2]) if len(args) == 3 else 1
-            if step != 1:
+            if not step:
                 return None
-            return minus(stop, start), Scalar(plus(at, start), "integer")
+            distance = minus(stop, start) if step > 0 else minus(start, stop)
+            length = quotient(plus(distance, number(abs(step) - 1)), abs(step))
+            return length, Scalar(plus(times(number(step), at), start), "integer")
+        if self._function_of(node) == "enumerate" and isinstance(node, ast.Call):
+            return self._counted(node, index)
+        if self._function_of(node) == "zip" and isinstance(node, ast.Call):
+            return self._zipped(node, index)
         value = self.expressions.value(node)
         if not isinstance(value, Array) or value.mask is not None:
             return None
@@ -763,9 +873,12 @@ class Statements:
         start = args[0] if len(args) > 1 else number(0)
         stop = args[1] if len(args) > 1 else args[0]
         step = constant(args[2]) if len(args) == 3 else 1
-        if step is None or abs(step) != 1:
-            self.expressions.refuse(call, f"{ast.unparse(call)} backwards", "steps of 1 or -1")
-        return [plus(stop, number(-step)), plus(start, number(-step)), number(-step)]
+        if not step:
+            self.expressions.refuse(call, f"{ast.unparse(call)} backwards", "a constant step")
+        distance = minus(stop, start) if step > 0 else minus(start, stop)
+        steps = quotient(plus(distance, number(abs(step) - 1)), abs(step))
+        last = plus(start, times(number(step), minus(steps, number(1))))
+        return [last, plus(start, number(-1 if step > 0 else 1)), number(-step)]
 
     def carry(self, body: Sequence[ast.stmt]) -> None:
         """Give arrays that the body of a loop or branch assigns memory of their own, unless they have it."""
@@ -805,30 +918,139 @@ class Statements:
         changed = assigned_in((*node.body, *node.orelse))
         before = set(frame.carried)
         self.carry([*node.body, *node.orelse])
+        self._own_variables(changed)
         written = program.aliases.written_out(test)
         affine = program.geometry.here().affine.is_condition(placed(written, node))
         scope, aliases, place = program.scope, program.aliases, program.place
-        types = {v: value.dtype for v, value in frame.variables.items() if isinstance(value, Scalar)}
-        own = [frame.names.get(v, v) for v in changed]
-        bodies, ends = [], []
-        for taken, body in ((True, node.body), (False, node.orelse)):
+        start, taken_names = dict(frame.variables), set(program.taken)
+        bodies: list[list[ast.stmt]] = [[], []]
+        ends = [aliases, aliases]
+        found: list[dict[str, Value]] = [{}, {}]
+        joined = False
+        both = set(assigned_in(node.body)) & set(assigned_in(node.orelse))
+        branches = [(0, True, node.body), (1, False, node.orelse)]
+        if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq):
+            branches.reverse()  # where two sizes are equal, the shapes of the other branch are those of this one, too
+        for at, taken, body in branches:
             part = Branch(written, taken) if affine else Predicate(written, taken, frozenset())
             program.scope = (*scope, part)
             program.aliases = aliases
-            bodies.append(self.block(body))
-            ends.append(program.aliases)
+            bodies[at] = self.block(body)
+            ends[at] = program.aliases
+            found[at] = frame.variables
+            shared = self._shared(found[at], both - set(start))
+            joined |= bool(shared)
+            frame.variables = {**start, **shared}
+        self._merge(node, found, not affine)
         own = [frame.names.get(v, v) for v in changed]
         program.aliases = (
             aliases.after_branches(written, ends[0], ends[1], own) if affine else aliases.without(own)
         )
         program.scope, program.place, frame.carried = scope, place, before
-        for variable, dtype in types.items():
-            value = frame.variables.get(variable)
-            if isinstance(value, Scalar) and value.dtype != dtype:
-                frame.variables[variable] = replace(value, dtype=common_type([dtype, value.dtype]))
+        if joined or not affine:
+            bodies = self._made_before(bodies, taken_names, not affine)
+        if not affine:
+            for variable in both - set(start):
+                known = frame.variables.get(variable)
+                if (
+                    isinstance(known, Scalar)
+                    and isinstance(known.node, ast.Name)
+                    and max(map(len, bodies)) > 1
+                ):
+                    program.emit(ast.Assign([stored(known.node)], _zero(known.dtype)))
         if bodies[0] or bodies[1]:
             made = ast.If(test, bodies[0] or [ast.copy_location(ast.Pass(), node)], bodies[1])
             program.emit(ast.copy_location(made, node))
+
+    def _own_variables(self, names: Sequence[str]) -> None:
+        """Give a variable to each number that a loop or branch of an inlined function assigns."""
+        frame = self.frame
+        if frame.is_first:
+            return
+        for own in names:
+            known = frame.variables.get(own)
+            if not isinstance(known, Scalar) or is_complex(known.dtype):
+                continue
+            variable = self.variable(own)
+            if isinstance(known.node, ast.Name) and known.node.id == variable:
+                continue
+            self.program.set(variable, as_number(known.node, known.dtype), known.dtype)
+            frame.variables[own] = Scalar(name(variable), known.dtype)
+            self.alias(variable, known.node, known.dtype)
+
+    def _shared(self, found: dict[str, Value], names: set[str]) -> dict[str, Value]:
+        """The arrays of one branch to whose memory the other one stores what it assigns to the same names."""
+        shared: dict[str, Value] = {}
+        for variable in names:
+            known = found.get(variable)
+            if isinstance(known, Array) and self._owns(variable, known):
+                self.frame.carried.add(variable)
+                shared[variable] = known
+        return shared
+
+    def _merge(self, node: ast.If, found: Sequence[dict[str, Value]], by_data: bool) -> None:
+        """Behind a branch: numbers have both branches' type; a name of two things is refused where it is read."""
+        frame = self.frame
+        merged: dict[str, Value] = {}
+        for variable in dict.fromkeys((*found[0], *found[1])):
+            values = [one[variable] for one in found if variable in one]
+            first, last = values[0], values[-1]
+            if isinstance(first, Scalar) and isinstance(last, Scalar):
+                wide = common_type([first.dtype, last.dtype])
+                merged[variable] = last if first.dtype == last.dtype else replace(last, dtype=wide)
+            elif len(values) == 2 and (first is last or _same_value(first, last)):
+                merged[variable] = last
+            elif len(values) == 1 and not (by_data and isinstance(first, Array)):
+                merged[variable] = first
+            else:
+                frame.divided[variable] = ast.unparse(node.test)
+        frame.variables = merged
+
+    def _made_before(
+        self, bodies: Sequence[list[ast.stmt]], taken: set[str], by_data: bool
+    ) -> list[list[ast.stmt]]:
+        """Make the arrays of two branches before them. Where data decide, a store keeps the values if the test fails.
+
+        if x[0] > 0:                        t = empty(N); for i0 in range(N): t[i0] = 0.0
+            t = empty(N)            ->      if x[0] > 0:
+            for i0 …: t[i0] = …                 for i0 …: t[i0] = …
+        """
+        maker = ast.unparse(self.program.function("empty"))
+        arrays: list[ast.Assign] = []
+        numbers: dict[str, ast.AnnAssign] = {}
+
+        class Without(ast.NodeTransformer):
+            def visit_Assign(self, part: ast.Assign) -> ast.stmt | None:
+                if isinstance(part.value, ast.Call) and ast.unparse(part.value.func) == maker:
+                    arrays.append(part)
+                    return None
+                return part
+
+            def visit_AnnAssign(self, part: ast.AnnAssign) -> ast.stmt:
+                if isinstance(part.target, ast.Name) and part.target.id not in taken:
+                    numbers.setdefault(part.target.id, part)
+                return part
+
+        kept = [
+            [one for part in body for one in [Without().visit(part)] if one is not None] for body in bodies
+        ]
+        for part in arrays:
+            assert isinstance(part.value, ast.Call), "an array is made by a call"
+            shape, dtype = part.value.args
+            assert isinstance(shape, ast.Tuple), "the program makes arrays of tuples"
+            assert isinstance(dtype, ast.Constant), "and of named types"
+            assert isinstance(part.targets[0], ast.Name), "which are variables"
+            self.program.emit(part)
+            if not by_data:
+                continue
+            loops, index = self.program.loops("i", shape.elts)
+            target = element(part.targets[0].id, index)
+            self.program.emit_nest(loops, [ast.Assign([stored(target)], _zero(str(dtype.value)))])
+        for annotated in numbers.values() if by_data else ():
+            note = annotated.annotation
+            zero = _zero(DTYPES[str(note.value)]) if isinstance(note, ast.Constant) else number(0)
+            self.program.emit(ast.AnnAssign(annotated.target, note, zero, 1))
+        return kept
 
     def assertion(self, node: ast.Assert) -> None:
         """An assert on sizes at the top is left to the reader of elements; in an inlined function it must hold."""
@@ -884,6 +1106,8 @@ class Statements:
         if node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None):
             self.program.emit(node)
             return
+        if isinstance(node.value, ast.List):
+            self.expressions.refuse(node.value, "a list is returned", "a tuple, or np.array(…)")
         value = self.expressions.value(node.value)
         if (
             isinstance(value, Static) and value.value is None
@@ -925,7 +1149,7 @@ class Statements:
         return ast.copy_location(ast.Name(made.storage, ast.Load()), node)
 
     def returning(self, node: ast.If, rest: list[ast.stmt]) -> None:
-        """if c: return a; return b  ->  a if c else b, in an inlined function."""
+        """if c: return a; return b  ->  a if c else b."""
         test = self.expressions.test(node.test)
         if isinstance(test, bool):
             self.statements(
@@ -935,10 +1159,14 @@ class Statements:
         then, other = node.body, [*node.orelse, *rest]
         match then, other:
             case [ast.Return(value=ast.expr() as a)], [ast.Return(value=ast.expr() as b), *_]:
-                value = self.expressions.value(ast.copy_location(ast.IfExp(node.test, a, b), node))
-                self.results[-1].value, self.results[-1].is_given = value, True
+                both = ast.copy_location(ast.IfExp(node.test, a, b), node)
+                if self.results:
+                    self.results[-1].value, self.results[-1].is_given = self.expressions.value(both), True
+                else:
+                    self.give_back(ast.copy_location(ast.Return(both), node))
                 return
-        self.expressions.refuse(node, "a return before the end", "if test: return a, and then return b")
+        early = next(part for part in ast.walk(node) if isinstance(part, ast.Return))
+        self.expressions.refuse(early, "a return before the end", "if test: return a, and then return b")
 
     def inlined(
         self,
@@ -967,6 +1195,8 @@ class Statements:
             if isinstance(value, Scalar) and is_integer(value.dtype):
                 whole = expressions.known(value.node)
                 value = value if whole is None else Scalar(placed(number(whole), node), value.dtype)
+            if isinstance(value, Scalar) and isinstance(value.node, ast.Name | ast.Attribute):
+                value = replace(value, node=placed(expressions.with_literals(value.node), node))
             if isinstance(value, Scalar) and not isinstance(value.node, ast.Constant):
                 value = self._argument(inner, parameter, value)
             elif isinstance(value, Array) and value.storage is None and _count(tree, parameter) > 1:
@@ -1048,6 +1278,34 @@ class Statements:
                 BOOL if isinstance(value, bool) else "integer" if isinstance(value, int) else "fraction",
             )
         return Static(value)
+
+
+def _same_value(left: Value, right: Value) -> bool:
+    """True if two values are known to be the same array or object."""
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return len(left) == len(right) and all(map(_same_value, left, right))
+    if isinstance(left, Static) and isinstance(right, Static):
+        return left.value is right.value or bool(left.value == right.value)
+    if isinstance(left, Scalar) and isinstance(right, Scalar):
+        return left.dtype == right.dtype and ast.unparse(left.node) == ast.unparse(right.node)
+    if not isinstance(left, Array) or not isinstance(right, Array):
+        return False
+    same = (left.storage, left.dtype, left.rank) == (right.storage, right.dtype, right.rank)
+    return same and _text_of(left) == _text_of(right)
+
+
+def _text_of(value: Array) -> str:
+    """What an array's elements are, as text."""
+    index = tuple(name(f"d{k}") for k in range(value.rank))
+    mask = "" if value.mask is None else ast.unparse(value.mask.element(index))
+    return f"{shape_text(value.shape)} {ast.unparse(value.element(index))} {mask}"
+
+
+def _zero(dtype: str) -> ast.expr:
+    """A zero of a type; of conditions one that is false."""
+    if dtype == BOOL:
+        return ast.Compare(number(0), [ast.NotEq()], [number(0)])
+    return number(0.0 if is_real(dtype) else 0)
 
 
 def _rebound(body: Sequence[ast.stmt]) -> tuple[str, ...]:

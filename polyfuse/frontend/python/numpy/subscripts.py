@@ -82,6 +82,8 @@ def _bounds(geometry: Geometry, cut: Cut, extent: ast.expr) -> tuple[ast.expr, a
 
 
 def _at(position: int, start: ast.expr, step: int) -> Callable[[Index], ast.expr]:
+    if step == 1:
+        return lambda index: plus(index[position], start)
     return lambda index: plus(times(number(step), index[position]), start)
 
 

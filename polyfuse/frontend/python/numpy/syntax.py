@@ -68,8 +68,23 @@ def constant(node: ast.expr) -> int | None:
 
 
 def plus(left: ast.expr, right: ast.expr) -> ast.expr:
-    """The sum of two integers."""
+    """The sum of two integers; i - row[j] and row[j] are i."""
+    match left:
+        case ast.BinOp(left=index, op=ast.Sub(), right=ast.Subscript() as start):
+            if ast.unparse(start) == ast.unparse(right):
+                return index
     return _simple(ast.BinOp(left, ast.Add(), right), _added(linear(left), linear(right)), left, right, 0)
+
+
+def data_bounds(extent: ast.expr) -> tuple[ast.expr, ast.expr] | None:
+    """(start, stop) of a number of elements between two elements of arrays: row[i + 1] - row[i]; None for others."""
+    match extent:
+        case ast.Subscript(value=ast.Name()):
+            return number(0), extent
+        case ast.BinOp(left=stop, op=ast.Sub(), right=start):
+            if any(isinstance(bound, ast.Subscript) for bound in (start, stop)):
+                return start, stop
+    return None
 
 
 def minus(left: ast.expr, right: ast.expr) -> ast.expr:
@@ -109,7 +124,10 @@ def stored(target: ast.expr) -> ast.Name | ast.Subscript:
 
 
 def loop(variable: str, extent: ast.expr, body: list[ast.stmt], backwards: bool = False) -> ast.For:
-    """`for variable in range(extent)`, or from its last value to its first."""
+    """`for variable in range(extent)`, or from its last value to its first; between bounds that are data from those."""
+    bounds = data_bounds(extent)
+    if bounds is not None:
+        return ast.For(ast.Name(variable, ast.Store()), ast.Call(name("range"), list(bounds), []), body, [])
     args = [minus(extent, number(1)), number(-1), number(-1)] if backwards else [extent]
     return ast.For(ast.Name(variable, ast.Store()), ast.Call(name("range"), args, []), body, [])
 

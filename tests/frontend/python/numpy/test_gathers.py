@@ -83,7 +83,7 @@ HEAD = "@pf.nest\ndef f(x: 'f64[N]', k: 'i64[N]', W: 'f64[N, N]'):\n"
             "k[i] names a place, and k is written here",
         ),
         ("x[0] = W[0, k[0] + 1]", "k[0] depends on data"),
-        ("x[:] = W[0][k]", "depends on data"),
+        ("x[:] = W[0][k + 1]", "depends on data"),
         ("x[k] = 1.0", "k as a subscript"),
     ],
 )

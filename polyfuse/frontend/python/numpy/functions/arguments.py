@@ -28,19 +28,22 @@ ALLOWED_TYPES = ", ".join((*ITEMSIZE, *COMPLEX))
 
 
 class Arguments:
-    """The arguments of one call, by the names that NumPy gives them."""
+    """The arguments of one call, by the names that NumPy gives them: "a axis|dim" has two names for the second."""
 
     def __init__(
         self, e: Expressions, node: ast.Call, names: str, args: Sequence[Value], named: Mapping[str, Value]
     ) -> None:
         self.e, self.node = e, node
-        known = names.split()
+        spelled = [name.split("|") for name in names.split()]
+        known = [first for first, *_ in spelled]
+        meant = {other: first for first, *others in spelled for other in others}
         if len(args) > len(known):
             self.refuse(f"{len(args)} arguments")
         self.given: dict[str, Value] = dict(zip(known, args, strict=False))
-        for name, value in named.items():
+        for word, value in named.items():
+            name = meant.get(word, word)
             if name not in known or name in self.given:
-                self.refuse(f"the argument {name}")
+                self.refuse(f"the argument {word}")
             self.given[name] = value
         self.given = {
             name: value
@@ -89,6 +92,28 @@ class Arguments:
             case Static(value=known):
                 return bool(known)
         return self.refuse(f"{name} is not True or False")
+
+    def text(self, name: str, default: str) -> str:
+        """An argument that is a string."""
+        value = self.given.get(name, Static(default))
+        if not isinstance(value, Static) or not isinstance(value.value, str):
+            self.refuse(f"{name} is not a string")
+        return str(value.value)
+
+    def in_rows(self) -> None:
+        """Refuse an order of elements other than row after row."""
+        if self.has("order") and self.text("order", "C") == "F":
+            self.refuse("column after column")
+
+    def integers(self, name: str, default: int) -> list[int]:
+        """An argument that is a constant integer, or a tuple of them."""
+        value = self.given.get(name, Scalar(ast.Constant(default), "integer"))
+        parts = value if isinstance(value, tuple) else (value,)
+        found = [constant(part.node) if isinstance(part, Scalar) else None for part in parts]
+        return [
+            one if one is not None else self.refuse(f"{name} is not made of constant integers")
+            for one in found
+        ]
 
     def axes(self, name: str, rank: int) -> list[int]:
         """Axes, counted from the start; all of them if none is given."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from polyfuse.frontend.python.numpy import complex_numbers
-from polyfuse.frontend.python.numpy.complex_numbers import chosen, pair
+from polyfuse.frontend.python.numpy.complex_numbers import applied, chosen, pair, parts
 from polyfuse.frontend.python.numpy.expressions import COMPLEX_OPERATIONS, Call, Expressions, part_of
+from polyfuse.frontend.python.numpy.functions import complex_functions
 from polyfuse.frontend.python.numpy.functions.arguments import Arguments
 from polyfuse.frontend.python.numpy.functions.calls import Calls
 from polyfuse.frontend.python.numpy.functions.programs import rint
-from polyfuse.frontend.python.numpy.syntax import number
+from polyfuse.frontend.python.numpy.syntax import constant, number
 from polyfuse.frontend.python.numpy.values import (
     BOOL,
     Array,
@@ -24,6 +26,7 @@ from polyfuse.frontend.python.numpy.values import (
     as_number,
     as_test,
     common_type,
+    stored_type,
 )
 from polyfuse.ir.number_types import (
     COMPLEX,
@@ -121,11 +124,43 @@ def _complex_function(
     return form
 
 
+def _complex_program(program: Callable[..., Any]) -> Form:
+    """The form that is a program on real and imaginary parts, inlined."""
+
+    def form(e: Expressions, node: ast.expr, values: Sequence[Array | Scalar]) -> Array | Scalar:
+        made = e.inlined(e, node, program, list(values), {})  # type: ignore[arg-type]  # for messages only
+        assert isinstance(made, Array | Scalar), "a function of numbers is a number"
+        return made
+
+    return form
+
+
+def _complex_power(e: Expressions, node: ast.expr, values: Sequence[Array | Scalar]) -> Array | Scalar:
+    """z ** w: products for a constant integer, else exp(w * log(z))."""
+    base, exponent = values
+    count = (
+        constant(exponent.node) if isinstance(exponent, Scalar) and not is_complex(exponent.dtype) else None
+    )
+    if count is None or abs(count) > complex_numbers.LARGEST_POWER:
+        dtype = stored_type(common_type([base.dtype, exponent.dtype]))
+        both = [e.program.converted(v, dtype) if is_complex(v.dtype) else v for v in values]
+        return _complex_program(complex_functions.power)(e, node, both)
+    if count == 0:
+        return e.program.elementwise(lambda a: pair(number(1.0), number(0.0)), base.dtype, [base])
+    size = Scalar(number(abs(count)), "integer")
+    made = e.of_complex(
+        node, base.dtype, lambda kinds: lambda a, b: applied(ast.Pow(), a, b, kinds), [base, size]
+    )
+    return made if count > 0 else e.operation(node, ast.Div(), [Scalar(number(1.0), "fraction"), made])
+
+
 @CALLS.reads("x", np.sign)
 def _sign(e: Expressions, a: Arguments) -> Value:
     value = a.either("x")
-    if value.dtype == BOOL or is_complex(value.dtype):
-        a.refuse("conditions or complex numbers, which have no sign")
+    if is_complex(value.dtype):
+        return _complex_program(complex_functions.sign)(e, a.node, [value])
+    if value.dtype == BOOL:
+        a.refuse("conditions, which have no sign")
 
     def make(x: ast.expr) -> ast.expr:
         below = ast.IfExp(ast.Compare(x, [ast.Lt()], [number(0)]), number(-1), x)
@@ -143,26 +178,29 @@ def _bool(types: list[str]) -> str:
     return BOOL
 
 
-for _name, _objects in {
-    "sqrt": (np.sqrt,),
-    "log": (np.log,),
-    "sin": (np.sin,),
-    "cos": (np.cos,),
-    "tanh": (np.tanh,),
-    "tan": (np.tan,),
-    "asin": (np.arcsin,),
-    "acos": (np.arccos,),
-    "sinh": (np.sinh,),
-    "cosh": (np.cosh,),
-    "asinh": (np.arcsinh,),
-    "acosh": (np.arccosh,),
-    "atanh": (np.arctanh,),
-    "log2": (np.log2,),
-    "log10": (np.log10,),
-    "log1p": (np.log1p,),
-    "expm1": (np.expm1,),
-}.items():
-    CALLS.define(_elementwise(1, _function(_name), _real), *_objects)
+REAL_FUNCTIONS: Mapping[np.ufunc, tuple[str, Callable[..., Any]]] = {
+    np.sqrt: ("sqrt", complex_functions.sqrt),
+    np.log: ("log", complex_functions.log),
+    np.sin: ("sin", complex_functions.sin),
+    np.cos: ("cos", complex_functions.cos),
+    np.tanh: ("tanh", complex_functions.tanh),
+    np.tan: ("tan", complex_functions.tan),
+    np.arcsin: ("asin", complex_functions.arcsin),
+    np.arccos: ("acos", complex_functions.arccos),
+    np.sinh: ("sinh", complex_functions.sinh),
+    np.cosh: ("cosh", complex_functions.cosh),
+    np.arcsinh: ("asinh", complex_functions.arcsinh),
+    np.arccosh: ("acosh", complex_functions.arccosh),
+    np.arctanh: ("atanh", complex_functions.arctanh),
+    np.log2: ("log2", complex_functions.log2),
+    np.log10: ("log10", complex_functions.log10),
+    np.log1p: ("log1p", complex_functions.log1p),
+    np.expm1: ("expm1", complex_functions.expm1),
+}
+"""NumPy's functions that are functions of nests: the name there, and the program for complex numbers."""
+
+for _ufunc, (_name, _program) in REAL_FUNCTIONS.items():
+    CALLS.define(_elementwise(1, _function(_name), _real, complex_form=_complex_program(_program)), _ufunc)
 CALLS.define(
     _elementwise(1, _function("exp"), _real, complex_form=_complex_function(complex_numbers.exponential)),
     np.exp,
@@ -177,7 +215,7 @@ CALLS.define(
     np.abs,
     builtins.abs,
 )
-CALLS.define(_elementwise(1, _function("abs"), common_type), np.fabs)
+CALLS.define(_elementwise(1, _function("abs"), _real), np.fabs)
 CALLS.define(
     _elementwise(
         1,
@@ -196,17 +234,23 @@ CALLS.define(
     ),
     np.square,
 )
-CALLS.define(
-    _elementwise(
-        1,
-        lambda e, a: ast.BinOp(number(1.0), ast.Div(), a),
-        _real,
-        complex_form=lambda e, node, values: e.operation(
-            node, ast.Div(), [Scalar(number(1.0), "fraction"), *values]
-        ),
-    ),
-    np.reciprocal,
-)
+
+
+@CALLS.reads("x", np.reciprocal)
+def _reciprocal(e: Expressions, a: Arguments) -> Value:
+    value = a.either("x")
+    if not is_integer(value.dtype):
+        return e.operation(a.node, ast.Div(), [Scalar(number(1.0), "fraction"), value])
+
+    def towards_zero(x: ast.expr) -> ast.expr:
+        small = ast.BoolOp(
+            ast.And(), [ast.Compare(x, [ast.GtE()], [number(-1)]), ast.Compare(x, [ast.LtE()], [number(1)])]
+        )
+        return ast.IfExp(small, x, number(0))
+
+    return e.program.elementwise(towards_zero, value.dtype, [value])
+
+
 CALLS.define(
     _elementwise(
         1,
@@ -218,7 +262,18 @@ CALLS.define(
     np.ndarray.conjugate,
     np.ndarray.conj,
 )
-CALLS.define(_elementwise(1, lambda e, a: ast.BinOp(number(2.0), ast.Pow(), a), _real), np.exp2)
+CALLS.define(
+    _elementwise(
+        1,
+        lambda e, a: ast.BinOp(number(2.0), ast.Pow(), a),
+        _real,
+        complex_form=_complex_program(complex_functions.exp2),
+    ),
+    np.exp2,
+)
+CALLS.define(
+    _elementwise(1, lambda e, a: a, common_type, complex_form=lambda e, node, values: values[0]), np.positive
+)
 CALLS.define(_elementwise(1, _function("floor"), common_type), np.floor)
 CALLS.define(_elementwise(1, _function("ceil"), common_type), np.ceil)
 CALLS.define(_elementwise(2, lambda e, a, b: e.program.call("max", a, b), common_type), np.maximum, np.fmax)
@@ -237,11 +292,11 @@ for _op, _functions in {
     ast.Add: (np.add,),
     ast.Sub: (np.subtract,),
     ast.Mult: (np.multiply,),
-    ast.Pow: (np.power,),
 }.items():
     CALLS.define(
         _elementwise(2, _operator(_op()), common_type, complex_form=_complex_operator(_op())), *_functions
     )
+CALLS.define(_elementwise(2, _operator(ast.Pow()), common_type, complex_form=_complex_power), np.power)
 CALLS.define(
     _elementwise(
         2,
@@ -265,7 +320,15 @@ for _cmp, _ufunc in {
 CALLS.define(_elementwise(2, _logical(ast.And()), _bool, numbers=False), np.logical_and)
 CALLS.define(_elementwise(2, _logical(ast.Or()), _bool, numbers=False), np.logical_or)
 CALLS.define(_elementwise(1, lambda e, a: ast.UnaryOp(ast.Not(), a), _bool, numbers=False), np.logical_not)
-CALLS.define(_elementwise(1, lambda e, a: ast.Compare(a, [ast.NotEq()], [a]), _bool), np.isnan)
+CALLS.define(
+    _elementwise(
+        1,
+        lambda e, a: ast.Compare(a, [ast.NotEq()], [a]),
+        _bool,
+        complex_form=lambda e, node, values: e.compared(ast.NotEq(), [*values, *values], node),
+    ),
+    np.isnan,
+)
 
 
 def _less_itself(e: Expressions, a: ast.expr) -> ast.expr:
@@ -282,12 +345,23 @@ def _is_infinite(e: Expressions, a: ast.expr) -> ast.expr:
     return ast.BoolOp(ast.And(), [own, ast.Compare(_less_itself(e, a), [ast.NotEq()], [number(0)])])
 
 
+def _of_parts(op: ast.boolop, test: Callable[..., ast.expr]) -> Form:
+    """A test of both parts of a complex number."""
+
+    def form(e: Expressions, node: ast.expr, values: Sequence[Array | Scalar]) -> Array | Scalar:
+        return e.program.elementwise(
+            lambda a: ast.BoolOp(op, [test(e, part) for part in parts(a)]), BOOL, values
+        )
+
+    return form
+
+
 def _of_integers(op: ast.operator, e: Expressions, a: Arguments) -> Value:
     return e.operation(a.node, op, [a.either("x1"), a.either("x2")])
 
 
-CALLS.define(_elementwise(1, _is_finite, _bool), np.isfinite)
-CALLS.define(_elementwise(1, _is_infinite, _bool), np.isinf)
+CALLS.define(_elementwise(1, _is_finite, _bool, complex_form=_of_parts(ast.And(), _is_finite)), np.isfinite)
+CALLS.define(_elementwise(1, _is_infinite, _bool, complex_form=_of_parts(ast.Or(), _is_infinite)), np.isinf)
 for _integers, _made_by in (
     (ast.FloorDiv, np.floor_divide),
     (ast.Mod, np.remainder),
@@ -323,7 +397,7 @@ def _where(e: Expressions, a: Arguments) -> Value:
     return e.program.elementwise(make, dtype, [test, x, y])
 
 
-@CALLS.reads("a min max out", np.clip, np.ndarray.clip)
+@CALLS.reads("a min|a_min max|a_max", np.clip, np.ndarray.clip)
 def _clip(e: Expressions, a: Arguments) -> Value:
     value: Scalar | Array = a.either("a")
     if is_complex(value.dtype):
@@ -342,8 +416,15 @@ def _round(e: Expressions, a: Arguments) -> Value:
     value, decimals = a.either("a"), a.integer("decimals", 0)
     if is_integer(value.dtype) and decimals >= 0:
         return value
+    if is_complex(value.dtype):
+        rounded = [_rounded(e, a, part_of(value, part), decimals) for part in ("real", "imag")]
+        return e.program.elementwise(pair, value.dtype, rounded)
     if not is_real(value.dtype):
         a.refuse("integers to tens")
+    return _rounded(e, a, value, decimals)
+
+
+def _rounded(e: Expressions, a: Arguments, value: Array | Scalar, decimals: int) -> Array | Scalar:
     scale = Scalar(number(10 ** abs(decimals)), "integer")
     steps: tuple[ast.operator, ast.operator] = (
         (ast.Mult(), ast.Div()) if decimals > 0 else (ast.Div(), ast.Mult())
@@ -383,3 +464,31 @@ def _to_complex(dtype: str) -> Callable[[Expressions, Arguments], Value]:
 
 for _complex_dtype in COMPLEX:
     CALLS.reads("x", np.dtype(_complex_dtype).type)(_to_complex(_complex_dtype))
+
+
+@CALLS.reads("condlist choicelist default", np.select)
+def _select(e: Expressions, a: Arguments) -> Value:
+    """The first choice whose condition holds."""
+    tests, choices = a.given.get("condlist"), a.given.get("choicelist")
+    if not isinstance(tests, tuple) or not isinstance(choices, tuple) or len(tests) != len(choices):
+        a.refuse("lists of conditions and of as many choices are expected")
+    found: Value = a.given.get("default", Scalar(number(0), "integer"))
+    for test, choice in reversed(list(zip(tests, choices, strict=True))):
+        found = _where(e, Arguments(e, a.node, "condition x y", [test, choice, found], {}))
+    return found
+
+
+@CALLS.reads("x", builtins.int)
+def _int(e: Expressions, a: Arguments) -> Value:
+    """int(x): towards zero."""
+    return e.program.converted(a.either("x"), "int64")
+
+
+@CALLS.reads("x digits", builtins.round)
+def _round_number(e: Expressions, a: Arguments) -> Value:
+    """round(x): the nearest integer, of two the even one; with digits, a number of so many decimals."""
+    value = a.either("x")
+    if is_integer(value.dtype):
+        return value
+    made = _rounded(e, a, value, a.integer("digits", 0))
+    return made if a.has("digits") else e.program.converted(made, "int64")

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from polyfuse.frontend.python.numpy.complex_numbers import as_complex, chosen
 from polyfuse.frontend.python.numpy.expressions import Expressions
-from polyfuse.frontend.python.numpy.functions.arguments import Arguments
+from polyfuse.frontend.python.numpy.functions.arguments import Arguments, Shape
 from polyfuse.frontend.python.numpy.functions.calls import Calls
-from polyfuse.frontend.python.numpy.functions.views import modulo
+from polyfuse.frontend.python.numpy.functions.views import flat, modulo
 from polyfuse.frontend.python.numpy.program import shape_text
 from polyfuse.frontend.python.numpy.syntax import constant, minus, number, plus, quotient, times
 from polyfuse.frontend.python.numpy.values import (
     Array,
     Index,
     Scalar,
-    Static,
     Value,
     as_number,
     common_type,
@@ -31,9 +32,11 @@ from polyfuse.ir.number_types import (
 CALLS = Calls()
 
 
-@CALLS.reads("arrays axis", np.concatenate)
+@CALLS.reads("arrays axis", np.concatenate, np.concat)
 def _concatenate(e: Expressions, a: Arguments) -> Value:
     arrays = _list(e, a, "arrays")
+    if "axis" in a.given and not a.has("axis"):
+        return _joined(e, a, [flat(e, a, x) for x in arrays], 0)
     return _joined(e, a, arrays, a.integer("axis", 0) % arrays[0].rank)
 
 
@@ -56,6 +59,26 @@ def _stack(e: Expressions, a: Arguments) -> Value:
     return _joined(e, a, [_with_axis(x, axis) for x in arrays], axis)
 
 
+@CALLS.reads("arrays", np.column_stack)
+def _column_stack(e: Expressions, a: Arguments) -> Value:
+    return _joined(e, a, [_with_axis(x, 1) if x.rank == 1 else x for x in _list(e, a, "arrays")], 1)
+
+
+@CALLS.reads("arrays", np.dstack)
+def _dstack(e: Expressions, a: Arguments) -> Value:
+    arrays = [_with_axis(x, 0) if x.rank == 1 else x for x in _list(e, a, "arrays")]
+    return _joined(e, a, [_with_axis(x, 2) if x.rank == 2 else x for x in arrays], 2)
+
+
+@CALLS.reads("arr values axis", np.append)
+def _append(e: Expressions, a: Arguments) -> Value:
+    arrays = [e.number_or_array(a.node, a.given[name]) for name in ("arr", "values") if name in a.given]
+    found = [e.stacked(a.node, (x,)) if isinstance(x, Scalar) else x for x in arrays]
+    if a.has("axis"):
+        return _joined(e, a, found, a.integer("axis") % found[0].rank)
+    return _joined(e, a, [flat(e, a, x) for x in found], 0)
+
+
 def _with_axis(array: Array, axis: int) -> Array:
     shape = (*array.shape[:axis], number(1), *array.shape[axis:])
     return reshaped(array, shape, lambda i: (*i[:axis], *i[axis + 1 :]))
@@ -64,7 +87,8 @@ def _with_axis(array: Array, axis: int) -> Array:
 def _list(e: Expressions, a: Arguments, name: str) -> list[Array]:
     values = a.given.get(name)
     parts = values if isinstance(values, tuple) else ()
-    found = [part for part in parts if isinstance(part, Array)]
+    found = [e.stacked(a.node, part) if isinstance(part, tuple) else part for part in parts]
+    found = [part for part in found if isinstance(part, Array)]
     if not found or len(found) != len(parts) or len({part.rank for part in found}) > 1:
         a.refuse("arrays of equal rank are expected")
     return found
@@ -102,10 +126,21 @@ def _joined(e: Expressions, a: Arguments, arrays: list[Array], axis: int) -> Arr
 
 @CALLS.reads("a shift axis", np.roll)
 def _roll(e: Expressions, a: Arguments) -> Value:
-    array, shift = a.array("a"), a.integer("shift")
+    array, shifts = a.array("a"), a.integers("shift", 0)
     if array.rank > 1 and not a.has("axis"):
         a.refuse("roll without an axis")
-    axis = a.integer("axis", 0) % array.rank
+    axes = [axis % array.rank for axis in a.integers("axis", 0)]
+    if len(axes) > 1 and len(shifts) == 1:
+        shifts = shifts * len(axes)
+    if len(axes) != len(shifts):
+        a.refuse("as many shifts as axes are expected")
+    for axis, shift in zip(axes, shifts, strict=True):
+        array = rolled(array, shift, axis)
+    return array
+
+
+def rolled(array: Array, shift: int, axis: int) -> Array:
+    """The array whose element i is the given one's element i - shift, counted round."""
     extent = array.shape[axis]
     if shift == 0:
         return array
@@ -146,13 +181,11 @@ def _tile(e: Expressions, a: Arguments) -> Value:
     known = [1] * (rank - len(known)) + known
     shape = (*[number(1)] * (rank - array.rank), *array.shape)
     parts = list(range(rank - array.rank, rank))
-    if any(
-        count != 1 and constant(extent) is None
-        for count, extent in zip(known[rank - array.rank :], array.shape, strict=True)
-    ):
-        a.refuse(
-            "an axis is repeated whose extent is a size: its subscript would be modulo that, which is not affine"
-        )
+    for axis, (count, extent) in enumerate(zip(known[rank - array.rank :], array.shape, strict=True)):
+        if count > 1 and constant(extent) is None:  # modulo a size is not affine, but the copies are
+            array = _joined(e, a, [array] * count, axis)
+            known[rank - array.rank + axis] = 1
+    shape = (*[number(1)] * (rank - array.rank), *array.shape)
     return reshaped(
         array,
         tuple(times(extent, number(count)) for extent, count in zip(shape, known, strict=True)),
@@ -160,26 +193,37 @@ def _tile(e: Expressions, a: Arguments) -> Value:
     )
 
 
-@CALLS.reads("x y indexing", np.meshgrid)
+@CALLS.reads("x y z w indexing sparse copy", np.meshgrid)
 def _meshgrid(e: Expressions, a: Arguments) -> Value:
-    x, y = a.array("x"), a.array("y")
-    indexing = a.given.get("indexing", Static("xy"))
-    if x.rank != 1 or y.rank != 1 or not isinstance(indexing, Static) or indexing.value not in ("xy", "ij"):
-        a.refuse("other grids than those of two vectors")
-    first = 1 if indexing.value == "xy" else 0
-    shape = (y.shape[0], x.shape[0]) if first else (x.shape[0], y.shape[0])
-    return (
-        reshaped(x, shape, lambda i: (i[first],)),
-        reshaped(y, shape, lambda i: (i[1 - first],)),
-    )
+    vectors = [a.array(name) for name in ("x", "y", "z", "w") if name in a.given]
+    indexing = a.text("indexing", "xy")
+    if any(v.rank != 1 for v in vectors) or indexing not in ("xy", "ij"):
+        a.refuse("other grids than those of vectors")
+    order = list(range(len(vectors)))
+    if indexing == "xy" and len(vectors) > 1:
+        order[:2] = [1, 0]
+    shape = tuple(vectors[k].shape[0] for k in order)
+    one = number(1)
+    found = []
+    for k, vector in enumerate(vectors):
+        axis = order.index(k)
+        own = tuple(extent if d == axis else one for d, extent in enumerate(shape))
+        found.append(_along(vector, own if a.truth("sparse") else shape, axis))
+    return tuple(found)
 
 
-@CALLS.reads("a width mode constant_values", np.pad)
+def _along(vector: Array, shape: Shape, axis: int) -> Array:
+    return reshaped(vector, shape, lambda i: (i[axis],))
+
+
+@CALLS.reads("a|array width|pad_width mode constant_values", np.pad)
 def _pad(e: Expressions, a: Arguments) -> Value:
     array = a.array("a")
-    mode = a.given.get("mode")
-    if isinstance(mode, Static) and mode.value != "constant":
-        a.refuse("another mode than 'constant'")
+    mode = a.text("mode", "constant")
+    if mode in INSIDE:
+        return _padded_with_itself(a, array, mode)
+    if mode != "constant":
+        a.refuse(f"the mode {mode!r}: 'constant', {', '.join(map(repr, INSIDE))} are read")
     fill = a.either("constant_values") if a.has("constant_values") else Scalar(number(0), "integer")
     widths = _widths(a, array.rank)
     extents = [
@@ -205,6 +249,39 @@ def _pad(e: Expressions, a: Arguments) -> Value:
         return chosen(test, own, value.node, [array.dtype, value.dtype])
 
     return Array(tuple(extents), array.dtype, at)
+
+
+INSIDE: Mapping[str, Callable[[ast.expr, ast.expr], tuple[ast.expr, ast.expr]]] = {
+    "edge": lambda i, n: (number(0), minus(n, number(1))),
+    "reflect": lambda i, n: (minus(number(0), i), minus(minus(times(number(2), n), number(2)), i)),
+    "symmetric": lambda i, n: (minus(number(-1), i), minus(minus(times(number(2), n), number(1)), i)),
+    "wrap": lambda i, n: (plus(i, n), minus(i, n)),
+}
+"""The positions that stand for position i before, and behind, an axis of n elements, by the mode of np.pad."""
+
+
+def _padded_with_itself(a: Arguments, array: Array, mode: str) -> Array:
+    """np.pad of elements of the array; a width may not exceed the extent."""
+    widths = _widths(a, array.rank)
+
+    def at(index: Index) -> Index:
+        found = []
+        for i, extent, (before, after) in zip(index, array.shape, widths, strict=True):
+            position = minus(i, number(before))
+            lower, upper = INSIDE[mode](position, extent)
+            made = position
+            if after:
+                made = ast.IfExp(ast.Compare(position, [ast.Lt()], [extent]), made, upper)
+            if before:
+                made = ast.IfExp(ast.Compare(position, [ast.GtE()], [number(0)]), made, lower)
+            found.append(made)
+        return tuple(found)
+
+    extents = [
+        plus(extent, number(before + after))
+        for extent, (before, after) in zip(array.shape, widths, strict=True)
+    ]
+    return replace(reshaped(array, tuple(extents), at), storage=None)
 
 
 def _widths(a: Arguments, rank: int) -> list[tuple[int, int]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -12,13 +14,16 @@ from polyfuse.frontend.python.numpy.complex_numbers import as_complex, pair
 from polyfuse.frontend.python.numpy.expressions import Expressions
 from polyfuse.frontend.python.numpy.functions.arguments import Arguments, Shape
 from polyfuse.frontend.python.numpy.functions.calls import Calls
+from polyfuse.frontend.python.numpy.functions.views import diagonal
 from polyfuse.frontend.python.numpy.syntax import minus, number, plus, quotient, times
 from polyfuse.frontend.python.numpy.values import (
     BOOL,
     Array,
     Index,
     Scalar,
+    Static,
     Value,
+    common_type,
     stored_type,
 )
 from polyfuse.ir.number_types import (
@@ -70,14 +75,14 @@ for _value, _plain, _like in (
 CALLS.reads("shape dtype", np.ndarray)(_filled(None))
 
 
-@CALLS.reads("shape value dtype", np.full)
+@CALLS.reads("shape value|fill_value dtype order", np.full)
 def _full(e: Expressions, a: Arguments) -> Value:
     value = a.either("value")
     made = e.program.broadcast(value, a.shape("shape"))
     return _of_type(e, made, a.dtype(stored_type(value.dtype)))
 
 
-@CALLS.reads("a value dtype", np.full_like)
+@CALLS.reads("a value|fill_value dtype order subok shape", np.full_like)
 def _full_like(e: Expressions, a: Arguments) -> Value:
     array = a.array("a")
     made = e.program.broadcast(a.either("value"), array.shape)
@@ -95,7 +100,7 @@ def _of_type(e: Expressions, made: Array, dtype: str) -> Array:
     return found
 
 
-@CALLS.reads("N M k dtype", np.eye)
+@CALLS.reads("N M k dtype order", np.eye)
 def _eye(e: Expressions, a: Arguments) -> Value:
     rows = a.shape("N")[0]
     columns = a.shape("M")[0] if a.has("M") else rows
@@ -122,7 +127,7 @@ def _arange(e: Expressions, a: Arguments) -> Value:
     if not a.has("stop"):
         a.given["stop"] = a.given.pop("start")
     if any(isinstance(v, Scalar) and not is_integer(v.dtype) for v in a.given.values()):
-        a.refuse("arange of other numbers than integers")
+        return _fractions(e, a)
     start = a.shape("start")[0] if a.has("start") else number(0)
     stop, step = a.shape("stop")[0], a.integer("step", 1)
     if step == 0:
@@ -132,13 +137,37 @@ def _arange(e: Expressions, a: Arguments) -> Value:
     return Array((extent,), a.dtype("int64"), lambda i: plus(start, times(number(step), i[0])))
 
 
-@CALLS.reads("start stop num endpoint retstep dtype", np.linspace)
+def _fractions(e: Expressions, a: Arguments) -> Value:
+    """np.arange of literal fractions: how many there are is known."""
+
+    def literal(name: str, default: float) -> float:
+        value = a.given.get(name, Scalar(number(default), "fraction"))
+        try:
+            return float(ast.literal_eval(value.node))  # type: ignore[union-attr]  # a number is a Scalar
+        except (AttributeError, ValueError):
+            return a.refuse("arange of other numbers than integers and literal fractions")
+
+    start, stop, step = literal("start", 0.0), literal("stop", 0.0), literal("step", 1.0)
+    count = math.ceil((stop - start) / step)
+    second = (start + step) - start  # NumPy's distance of two elements
+    return Array(
+        (number(max(count, 0)),),
+        a.dtype("float64"),
+        lambda i: ast.BinOp(number(start), ast.Add(), ast.BinOp(i[0], ast.Mult(), number(second))),
+    )
+
+
+@CALLS.reads("start stop num endpoint retstep dtype axis", np.linspace)
 def _linspace(e: Expressions, a: Arguments) -> Value:
     start, stop = a.either("start"), a.either("stop")
     count = a.shape("num")[0] if a.has("num") else number(50)
     ends = a.truth("endpoint") if a.has("endpoint") else True
     if not (isinstance(start, Scalar) and isinstance(stop, Scalar)):
         a.refuse("between arrays")
+    if is_complex(start.dtype) or is_complex(stop.dtype):
+        a.refuse("between complex numbers")
+    if a.truth("retstep"):
+        a.refuse("the argument retstep")
     parts = minus(count, number(1)) if ends else count
 
     def at(index: Index) -> ast.expr:
@@ -151,7 +180,66 @@ def _linspace(e: Expressions, a: Arguments) -> Value:
 # copies and other types
 
 
-@CALLS.reads("a", np.copy, np.ndarray.copy)
+@CALLS.reads("N M k dtype", np.tri)
+def _tri(e: Expressions, a: Arguments) -> Value:
+    rows = a.shape("N")[0]
+    columns, k = a.shape("M")[0] if a.has("M") else rows, a.integer("k", 0)
+
+    def at(index: Index) -> ast.expr:
+        below = ast.Compare(minus(index[1], index[0]), [ast.LtE()], [number(k)])
+        return ast.IfExp(below, number(1), number(0))
+
+    return _of_type(e, Array((rows, columns), "integer", at), a.dtype("float64"))
+
+
+@CALLS.reads("x y z", np.result_type)
+def _result_type(e: Expressions, a: Arguments) -> Value:
+    """The common type of arrays and numbers."""
+    values = [a.either(name) for name in ("x", "y", "z") if name in a.given]
+    types = [value.dtype for value in values]
+    return Static(np.dtype(stored_type(common_type(types))))
+
+
+@CALLS.reads("dimensions dtype", np.indices)
+def _indices(e: Expressions, a: Arguments) -> Value:
+    shape = a.shape("dimensions")
+    rows = [Array(shape, "int64", _position(axis)) for axis in range(len(shape))]
+    return e.stacked(a.node, tuple(rows))
+
+
+def _position(axis: int) -> Callable[[Index], ast.expr]:
+    return lambda index: index[axis]
+
+
+@CALLS.reads("a value", np.ndarray.fill)
+def _fill(e: Expressions, a: Arguments) -> Value:
+    e.program.store(_memory(a, "a"), a.either("value"))
+    return Static(None)
+
+
+@CALLS.reads("dst src casting where", np.copyto)
+def _copyto(e: Expressions, a: Arguments) -> Value:
+    target = _memory(a, "dst")
+    if a.has("where"):
+        target = replace(target, mask=e.program.broadcast(a.either("where"), target.shape))
+    e.program.store(target, a.either("src"))
+    return Static(None)
+
+
+@CALLS.reads("a val wrap", np.fill_diagonal)
+def _fill_diagonal(e: Expressions, a: Arguments) -> Value:
+    array = _memory(a, "a")
+    e.program.store(diagonal(e, a, array, 0), a.either("val"))
+    return Static(None)
+
+
+def _memory(a: Arguments, name: str) -> Array:
+    """An argument that can be stored to."""
+    array = a.array(name)
+    return array if array.storage is not None else a.refuse(f"{name} is no array's memory")
+
+
+@CALLS.reads("a order", np.copy, np.ndarray.copy)
 def _copied(e: Expressions, a: Arguments) -> Value:
     array = a.either("a")
     return (
@@ -169,7 +257,14 @@ for _dtype in get_args(DType):
     CALLS.reads("x", np.dtype(_dtype).type)(_to_type(_dtype))
 
 
-@CALLS.reads("a dtype copy", np.asarray, np.array, np.ascontiguousarray, np.ndarray.astype)
+@CALLS.reads("a|x dtype order casting subok copy", np.ndarray.astype, np.astype)
+def _astype_method(e: Expressions, a: Arguments) -> Value:
+    return _astype(e, a)
+
+
+@CALLS.reads(
+    "a|object dtype copy order subok ndmin", np.asarray, np.array, np.ascontiguousarray, np.asfortranarray
+)
 def _astype(e: Expressions, a: Arguments) -> Value:
     array = a.either("a")
     wanted = a.dtype(array.dtype)

@@ -11,7 +11,7 @@ from polyfuse.frontend.python.numpy.complex_numbers import applied
 from polyfuse.frontend.python.numpy.expressions import Expressions
 from polyfuse.frontend.python.numpy.functions.arguments import Arguments
 from polyfuse.frontend.python.numpy.functions.calls import Calls
-from polyfuse.frontend.python.numpy.functions.views import flat
+from polyfuse.frontend.python.numpy.functions.views import flat, permuted
 from polyfuse.frontend.python.numpy.program import SUM, shape_text
 from polyfuse.frontend.python.numpy.syntax import constant, number
 from polyfuse.frontend.python.numpy.values import (
@@ -30,7 +30,7 @@ from polyfuse.ir.number_types import (
 CALLS = Calls()
 
 
-@CALLS.reads("a b", np.outer)
+@CALLS.reads("a|x1 b|x2", np.outer, np.linalg.outer)
 def _outer(e: Expressions, a: Arguments) -> Value:
     left, right = (flat(e, a, a.array(name)) for name in ("a", "b"))
     column = reshaped(left, (left.shape[0], number(1)), lambda i: (i[0],))
@@ -91,7 +91,7 @@ def _operand(e: Expressions, array: Array, reused: bool) -> Array:
     return e.program.kept(array, "operand") if reused and array.storage is None else array
 
 
-CALLS.define(_matmul, np.matmul)
+CALLS.define(_matmul, np.matmul, np.linalg.matmul)
 
 
 def _dot(
@@ -110,8 +110,10 @@ def _inner(
     e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
 ) -> Value:
     a = Arguments(e, node, "a b", args, named)
-    if a.array("a").rank != 1 or a.array("b").rank != 1:
-        a.refuse("other operands than vectors")
+    if a.array("b").rank == 2:
+        return _matmul(e, node, [a.array("a"), permuted(a.array("b"), [1, 0])], {}, into)
+    if a.array("a").rank > 2 or a.array("b").rank != 1:
+        a.refuse("other operands than vectors and matrices")
     return _matmul(e, node, args, named, into)
 
 
@@ -119,7 +121,10 @@ def _vdot(
     e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
 ) -> Value:
     """np.vdot: of complex numbers, those of the first vector are conjugated."""
-    first = Arguments(e, node, "a b", args, named).array("a")
+    a = Arguments(e, node, "a b", args, named)
+    if a.array("a").rank != 1 or a.array("b").rank != 1:
+        a.refuse("other operands than vectors")
+    first = a.array("a")
     conjugated = e.program.elementwise(complex_numbers.conjugate, first.dtype, [first])
     return _inner(e, node, [conjugated if is_complex(first.dtype) else first, *args[1:]], named, into)
 
@@ -180,19 +185,52 @@ CALLS.define(_einsum, np.einsum)
 
 @CALLS.reads("a b axes", np.tensordot)
 def _tensordot(e: Expressions, a: Arguments) -> Value:
-    left, right, count = a.array("a"), a.array("b"), a.integer("axes", 2)
-    own, other = left.shape[left.rank - count :], right.shape[:count]
+    left, right = a.array("a"), a.array("b")
+    gone, gone_right = _contracted(a, left, right)
+    own, other = ([x.shape[k] for k in axes] for x, axes in ((left, gone), (right, gone_right)))
     if not all(map(e.program.equal, own, other)):
         a.refuse(f"{shape_text(own)} is not known to be {shape_text(other)}")
-    kept_left, kept_right = left.shape[: left.rank - count], right.shape[count:]
+    rest, rest_right = (
+        [k for k in range(x.rank) if k not in axes] for x, axes in ((left, gone), (right, gone_right))
+    )
 
     def at(index: Index) -> ast.expr:
-        i = index[: len(kept_left)]
-        j = index[len(kept_left) : len(kept_left) + len(kept_right)]
-        k = index[len(kept_left) + len(kept_right) :]
-        types = [left.dtype, right.dtype]
-        return applied(ast.Mult(), left.element((*i, *k)), right.element((*k, *j)), types)
+        i, j = index[: len(rest)], index[len(rest) : len(rest) + len(rest_right)]
+        k = index[len(rest) + len(rest_right) :]
+        first = dict(zip((*rest, *gone), (*i, *k), strict=True))
+        second = dict(zip((*rest_right, *gone_right), (*j, *k), strict=True))
+        return applied(
+            ast.Mult(),
+            left.element(tuple(first[axis] for axis in range(left.rank))),
+            right.element(tuple(second[axis] for axis in range(right.rank))),
+            [left.dtype, right.dtype],
+        )
 
     dtype = common_type([left.dtype, right.dtype])
-    terms = Array((*kept_left, *kept_right, *own), dtype, at)
-    return e.program.reduced(SUM, terms, list(range(terms.rank - count, terms.rank)), "product", dtype)
+    shape = (*(left.shape[k] for k in rest), *(right.shape[k] for k in rest_right), *own)
+    terms = Array(shape, dtype, at)
+    if not gone:
+        return terms
+    return e.program.reduced(SUM, terms, list(range(terms.rank - len(gone), terms.rank)), "product", dtype)
+
+
+def _contracted(a: Arguments, left: Array, right: Array) -> tuple[list[int], list[int]]:
+    """The axes of both arrays that np.tensordot sums over."""
+    given = a.given.get("axes")
+    if not isinstance(given, tuple):
+        count = a.integer("axes", 2)
+        return list(range(left.rank - count, left.rank)), list(range(count))
+    if len(given) != 2:
+        a.refuse("axes are a number, or two lists")
+    found = []
+    for array, part in zip((left, right), given, strict=True):
+        axes = [
+            constant(p.node) if isinstance(p, Scalar) else None
+            for p in (part if isinstance(part, tuple) else (part,))
+        ]
+        if any(axis is None or not -array.rank <= axis < array.rank for axis in axes):
+            a.refuse(f"axes of an array of rank {array.rank}")
+        found.append([axis % array.rank for axis in axes if axis is not None])
+    if len(found[0]) != len(found[1]):
+        a.refuse("as many axes of both arrays are expected")
+    return found[0], found[1]

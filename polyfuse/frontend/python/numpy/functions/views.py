@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,7 +31,7 @@ from polyfuse.ir.number_types import (
 CALLS = Calls()
 
 
-@CALLS.reads("a axes a1 a2 a3", np.transpose, np.ndarray.transpose)
+@CALLS.reads("a axes a1 a2 a3", np.transpose, np.ndarray.transpose, np.permute_dims)
 def _transpose(e: Expressions, a: Arguments) -> Value:
     array = a.array("a")
     order = list(range(array.rank))[::-1]
@@ -62,6 +63,44 @@ def _swapaxes(e: Expressions, a: Arguments) -> Value:
     return permuted(array, order)
 
 
+@CALLS.reads("x", np.matrix_transpose, np.linalg.matrix_transpose)
+def _matrix_transpose(e: Expressions, a: Arguments) -> Value:
+    array = a.array("x")
+    if array.rank < 2:
+        a.refuse("arrays of one dimension")
+    *outer, i, j = range(array.rank)
+    return permuted(array, [*outer, j, i])
+
+
+@CALLS.reads("a source destination", np.moveaxis)
+def _moveaxis(e: Expressions, a: Arguments) -> Value:
+    array = a.array("a")
+    sources, places = (
+        [axis % array.rank for axis in a.integers(name, 0)] for name in ("source", "destination")
+    )
+    order = [axis for axis in range(array.rank) if axis not in sources]
+    for place, source in sorted(zip(places, sources, strict=True)):
+        order.insert(place, source)
+    return permuted(array, order)
+
+
+@CALLS.reads("a shape", np.broadcast_to)
+def _broadcast_to(e: Expressions, a: Arguments) -> Value:
+    return replace(e.program.broadcast(a.either("a"), a.shape("shape")), storage=None)
+
+
+@CALLS.reads("a", np.atleast_1d)
+def _atleast_1d(e: Expressions, a: Arguments) -> Value:
+    value = a.either("a")
+    return e.stacked(a.node, (value,)) if isinstance(value, Scalar) else value
+
+
+@CALLS.reads("a", np.atleast_2d)
+def _atleast_2d(e: Expressions, a: Arguments) -> Value:
+    array = a.array("a")
+    return array if array.rank > 1 else subscripted(e.program.geometry, array, [None])
+
+
 @CALLS.reads("a axis", np.flip)
 def _flip(e: Expressions, a: Arguments) -> Value:
     array = a.array("a")
@@ -82,10 +121,10 @@ def _fliplr(e: Expressions, a: Arguments) -> Value:
 
 @CALLS.reads("a axis", np.expand_dims)
 def _expand_dims(e: Expressions, a: Arguments) -> Value:
-    array = a.array("a")
-    axis = a.integer("axis") % (array.rank + 1)
-    parts: list[Cut | None] = [Cut(None, None)] * array.rank
-    parts.insert(axis, None)
+    array, axes = a.array("a"), a.integers("axis", 0)
+    rank = array.rank + len(axes)
+    added = {axis % rank for axis in axes}
+    parts: list[Cut | None] = [None if axis in added else Cut(None, None) for axis in range(rank)]
     return subscripted(e.program.geometry, array, parts)
 
 
@@ -111,8 +150,9 @@ def _dropped(array: Array, axes: Sequence[int]) -> Array:
     )
 
 
-@CALLS.reads("a", np.ravel, np.ndarray.ravel, np.ndarray.flatten)
+@CALLS.reads("a order", np.ravel, np.ndarray.ravel)
 def _ravel(e: Expressions, a: Arguments) -> Value:
+    a.in_rows()
     return flat(e, a, a.array("a"))
 
 
@@ -124,8 +164,20 @@ def flat(e: Expressions, a: Arguments, array: Array) -> Array:
     return array if array.rank == 1 else _in_shape(a, array, (size,), e)
 
 
-@CALLS.reads("a shape s1 s2 s3 s4", np.reshape, np.ndarray.reshape)
+@CALLS.reads("a order", np.ndarray.flatten)
+def _flatten(e: Expressions, a: Arguments) -> Value:
+    a.in_rows()
+    return replace(flat(e, a, a.array("a")), storage=None)
+
+
+@CALLS.reads("a shape s1 s2 s3 s4 order", np.ndarray.reshape)
+def _reshape_method(e: Expressions, a: Arguments) -> Value:
+    return _reshape(e, a)
+
+
+@CALLS.reads("a shape order copy", np.reshape)
 def _reshape(e: Expressions, a: Arguments) -> Value:
+    a.in_rows()
     array = a.array("a")
     rest = [a.given.pop(name) for name in ("s1", "s2", "s3", "s4") if name in a.given]
     if rest:
@@ -248,6 +300,9 @@ def _tril(e: Expressions, a: Arguments) -> Value:
 
 def _triangle(e: Expressions, a: Arguments, upper: bool) -> Array:
     array, k = a.array("m"), a.integer("k", 0)
+    if array.rank == 1:  # as NumPy: the vector in every row
+        array = subscripted(e.program.geometry, array, [None])
+        array = e.program.broadcast(array, (array.shape[1], array.shape[1]))
 
     def at(index: Index) -> ast.expr:
         *_, i, j = index
@@ -260,17 +315,35 @@ def _triangle(e: Expressions, a: Arguments, upper: bool) -> Array:
     return Array(array.shape, array.dtype, at)
 
 
-@CALLS.reads("a k", np.diag, np.diagonal, np.ndarray.diagonal)
+@CALLS.reads("a offset", np.diagonal, np.ndarray.diagonal, np.linalg.diagonal)
 def _diagonal(e: Expressions, a: Arguments) -> Value:
-    array, k = a.array("a"), a.integer("k", 0)
+    return diagonal(e, a, a.array("a"), a.integer("offset", 0))
+
+
+def diagonal(e: Expressions, a: Arguments, array: Array, k: int) -> Array:
+    """The elements A[i, i + k] of a matrix."""
+    if array.rank != 2:
+        a.refuse("other arrays than matrices")
+    rows, columns = (
+        minus(extent, number(max(by, 0))) for extent, by in zip(array.shape, (-k, k), strict=True)
+    )
+    shorter = e.program.geometry.at_most(rows, columns)
+    if not shorter and not e.program.geometry.at_most(columns, rows):
+        a.refuse("whether the matrix has fewer rows than columns is not known; assert N <= M says so")
+    return reshaped(
+        array,
+        (rows if shorter else columns,),
+        lambda i: (plus(i[0], number(max(-k, 0))), plus(i[0], number(max(k, 0)))),
+    )
+
+
+@CALLS.reads("v|a k", np.diag)
+def _diag(e: Expressions, a: Arguments) -> Value:
+    array, k = a.array("v"), a.integer("k", 0)
     if array.rank == 2:
-        rows, columns = array.shape
-        if not e.program.geometry.same(rows, columns):
-            a.refuse("a matrix that is not known to be square")
-        length = minus(rows, number(abs(k)))
-        return reshaped(
-            array, (length,), lambda i: (plus(i[0], number(max(-k, 0))), plus(i[0], number(max(k, 0))))
-        )
+        return diagonal(e, a, array, k)
+    if array.rank != 1:
+        a.refuse("other arrays than vectors and matrices")
     size = plus(array.shape[0], number(abs(k)))
 
     def at(index: Index) -> ast.expr:
@@ -296,3 +369,20 @@ def _shape(e: Expressions, a: Arguments) -> Value:
     if a.has("axis"):
         return e.placed_scalar(array.shape[a.integer("axis")], a.node)
     return tuple(e.placed_scalar(extent, a.node) for extent in array.shape)
+
+
+@CALLS.reads("a axis", np.size)
+def _size(e: Expressions, a: Arguments) -> Value:
+    array = a.array("a")
+    if a.has("axis"):
+        return e.placed_scalar(array.shape[a.integer("axis")], a.node)
+    size: ast.expr = number(1)
+    for extent in array.shape:
+        size = times(size, extent)
+    return e.placed_scalar(size, a.node)
+
+
+@CALLS.reads("a", np.ndim)
+def _ndim(e: Expressions, a: Arguments) -> Value:
+    value = a.either("a")
+    return e.placed_scalar(number(value.rank if isinstance(value, Array) else 0), a.node)
