@@ -1,6 +1,8 @@
 """Price kernels that are equal up to names once, such as those of a network's layers.
 
 mac0, relu0 in one kernel: priced    ->    mac1, relu1 in one: the same seconds, with their names
+
+What a kernel moves and computes is the same on every machine: models of one nest share it.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from dataclasses import dataclass, replace
 from polyfuse.ir.form import Form, dependences_of, form_of
 from polyfuse.ir.tree import Loop, Tree, statements
 from polyfuse.strategy.cost.counts import Counts
-from polyfuse.strategy.cost.kernel_model import Kernel, is_internal, is_read
+from polyfuse.strategy.cost.kernel_model import Kernel, is_internal, is_read, kernel_of
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,28 @@ class Priced:
     def names_in(self, other: Priced) -> Mapping[str, str]:
         """For each name of this kernel that of an equal one."""
         return dict(zip(self.form.names, other.form.names, strict=True))
+
+
+class Known:
+    """The kernels of one nest as models see them: each part of a tree once, and equal ones together."""
+
+    def __init__(self, counts: Counts) -> None:
+        self.counts = counts
+        self._parts: dict[int, tuple[Tree, Priced, Kernel]] = {}
+        self._equal: dict[Priced, tuple[Priced, Kernel]] = {}
+
+    def of(self, part: Tree) -> tuple[Priced, Kernel]:
+        """A part's key, which equal ones share, and the kernel that it is."""
+        if id(part) not in self._parts:  # a part is kept with its answer: another never has its id
+            priced = Priced.of(self.counts, part)
+            if priced not in self._equal:
+                self._equal[priced] = priced, kernel_of(self.counts, part)
+            first, kernel = self._equal[priced]
+            if first is not priced:
+                kernel = with_names(kernel, part, first.names_in(priced))
+            self._parts[id(part)] = part, first, kernel
+        _, key, kernel = self._parts[id(part)]
+        return key, kernel
 
 
 def with_names(kernel: Kernel, part: Tree, names: Mapping[str, str]) -> Kernel:

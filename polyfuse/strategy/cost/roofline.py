@@ -22,8 +22,8 @@ from polyfuse.ir.tree import Tree
 from polyfuse.machine import CpuMachine, Gpu, GpuMachine, Machine
 from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.cost.counts import Counts
-from polyfuse.strategy.cost.equal_prices import Priced, with_names
-from polyfuse.strategy.cost.kernel_model import Kernel, Share, kernel_of
+from polyfuse.strategy.cost.equal_prices import Known, Priced
+from polyfuse.strategy.cost.kernel_model import Kernel, Share
 
 TILE_EFFICIENCY = 0.9
 """Fraction of the peak that tiled and blocked products reach: 89 to 95 % at 512 to 2048 (one Zen 4 core)."""
@@ -172,33 +172,25 @@ Alone = Callable[[Nest, Kernel, KernelCost], KernelCost]
 class Model:
     """The costs of a nest's kernels on a machine; each part of a tree is costed once, and equal ones together."""
 
-    def __init__(self, counts: Counts, machine: Machine, tiled: Alone | None = None) -> None:
+    def __init__(
+        self, counts: Counts, machine: Machine, tiled: Alone | None = None, known: Known | None = None
+    ) -> None:
         self.counts = counts
         self.machine = machine
         self.tiled = tiled
-        self._known: dict[int, tuple[Tree, Kernel, KernelCost]] = {}
-        self._equal: dict[Priced, tuple[Priced, Kernel, KernelCost]] = {}
+        self.known = Known(counts) if known is None else known
+        self._costs: dict[int, tuple[Priced, KernelCost]] = {}
 
     def kernel(self, part: Tree) -> Kernel:
         """The part as a kernel."""
-        return self._found(part)[1]
+        return self.known.of(part)[1]
 
     def cost(self, part: Tree) -> KernelCost:
         """The cost of the part under its best tiling."""
-        return self._found(part)[2]
-
-    def _found(self, part: Tree) -> tuple[Tree, Kernel, KernelCost]:
-        if id(part) not in self._known:
-            priced = Priced.of(self.counts, part)
-            if priced not in self._equal:
-                kernel = kernel_of(self.counts, part)
-                cost = best(kernel, self.machine, self.counts.total_bytes)
-                self._equal[priced] = priced, kernel, cost
-            first, kernel, cost = self._equal[priced]
-            if first is not priced:
-                kernel = with_names(kernel, part, first.names_in(priced))
-            self._known[id(part)] = part, kernel, cost
-        return self._known[id(part)]
+        key, kernel = self.known.of(part)
+        if id(key) not in self._costs:
+            self._costs[id(key)] = key, best(kernel, self.machine, self.counts.total_bytes)
+        return self._costs[id(key)][1]
 
 
 @dataclass(frozen=True)
@@ -208,11 +200,12 @@ class Models:
     made: list[Model] = field(default_factory=list)
 
     def of(self, nest: Nest, machine: Machine, tiled: Alone | None = None) -> Model:
-        """The model of a nest on a machine, which is made where there is none yet; its counts are the nest's."""
+        """The model of a nest on a machine, made where there is none yet; its counts and kernels are the nest's."""
         counted = [model for model in self.made if model.counts.nest is nest]
         found = next((model for model in counted if model.machine == machine), None)
         if found is None:
-            found = Model(counted[0].counts if counted else Counts(nest), machine, tiled)
+            known = counted[0].known if counted else Known(Counts(nest))
+            found = Model(known.counts, machine, tiled, known)
             self.made.append(found)
         return found
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from polyfuse.ir import Nest, Violation
 from polyfuse.ir.form import Form, dependences_of, form_of, names_between, renamed_tree
 from polyfuse.ir.tree import Sequence, Tree, parts, sequence
+from polyfuse.rewrite.index_set_splitting import Pieces, pieces
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.repeated import Renaming
 from polyfuse.schedule.step import Step
@@ -127,6 +128,7 @@ class Searches:
 
     models: Models = field(default_factory=Models)
     made: list[Alignments] = field(default_factory=list)
+    parted: list[tuple[Nest, Pieces]] = field(default_factory=list)
 
     def alignments(self, nest: Nest) -> Alignments:
         """Those of a nest."""
@@ -134,6 +136,14 @@ class Searches:
         if found is None:
             found = Alignments(nest)
             self.made.append(found)
+        return found
+
+    def pieces(self, nest: Nest) -> Pieces:
+        """A nest whose consumers run in pieces: the same one for each search."""
+        found = next((made for known, made in self.parted if known is nest), None)
+        if found is None:
+            found = pieces(nest)
+            self.parted.append((nest, found))
         return found
 
 

@@ -84,9 +84,16 @@ def products_of(
     With `groups` columns may be those of one group of several along an axis.
     The dimensions that stand `still` are those of loops around the product: one value of each is all there is.
     """
-    domain = nest.domains[name]
     found = contractions_of(nest, name, by_value, groups, still)
-    return tuple(p for p in found if _in_tiles(domain, p) or (triangles and _in_triangles(domain, p)))
+    if not found:
+        return ()
+    domain, answers = nest.domains[name], nest.statement(name).answers
+    question = "products", triangles, by_value, groups, still
+    if answers.get(question, (None,))[0] is not domain:  # or that of another context
+        tiled = tuple(p for p in found if _in_tiles(domain, p) or (triangles and _in_triangles(domain, p)))
+        answers[question] = domain, tiled
+    products: tuple[Product, ...] = answers[question][1]
+    return products
 
 
 def contractions_of(

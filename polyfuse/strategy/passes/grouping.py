@@ -16,7 +16,6 @@ from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import CpuMachine, GpuMachine, Machine
-from polyfuse.rewrite.index_set_splitting import pieces
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.claims import Claims
@@ -108,11 +107,13 @@ def _found(given: Start, claims: Claims, refused: KeptApart) -> tuple[Claims, Mo
     choose = given.choose
     known = searches.alignments(claims.nest)
     whole = grouped(start, model, fuse, claims.statements, refused, choose, known)
-    split = pieces(claims.nest) if fuse and not claims.statements and given.choose.asks(SPLIT) else None
+    wanted = fuse and not claims.statements and given.choose.asks(SPLIT)
+    split = searches.pieces(claims.nest) if wanted else None
     if split is None or not split.split:
         return claims, model, whole
     other = _model(searches, split.nest, machine)
-    parted = grouped(_begun(split.nest, machine, fuse), other, fuse, refused=refused, choose=choose)
+    begun, of_pieces = _begun(split.nest, machine, fuse), searches.alignments(split.nest)
+    parted = grouped(begun, other, fuse, refused=refused, choose=choose, alignments=of_pieces)
     usual, apart = (
         sum(m.cost(part).total for part in parts(found[0].tree))
         for m, found in ((model, whole), (other, parted))

@@ -6,17 +6,18 @@ start  --claims, groups, shapes-->  plan and doubtful groups  --backtrack, wavef
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from polyfuse.machine import CpuMachine
 from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.claims import Claims
+from polyfuse.strategy.cost.roofline import Model
 from polyfuse.strategy.cpu.by_data import kernels_by_data
 from polyfuse.strategy.driver import Start
 from polyfuse.strategy.fusion.group_search import KeptApart
 from polyfuse.strategy.passes.backtrack import Doubt, Doubted, reconsidered
 from polyfuse.strategy.passes.equal_kernels import Shapes
-from polyfuse.strategy.passes.grouping import in_kernels
+from polyfuse.strategy.passes.grouping import Grouped, in_kernels
 from polyfuse.strategy.passes.loop_partition import with_full_tiles
 from polyfuse.strategy.passes.shape_each import in_shapes
 from polyfuse.strategy.passes.wavefront import PASS as WAVEFRONT
@@ -28,16 +29,32 @@ from polyfuse.strategy.rewrites.overlapped_tiling import recomputed
 
 
 @dataclass(frozen=True)
+class Groups:
+    """Statements of a start with these claims in kernels, by the groups that none of them holds: found once each."""
+
+    start: Start
+    claims: Claims
+    found: dict[KeptApart, tuple[Claims, Model, Grouped]] = field(default_factory=dict)
+
+    def without(self, apart: KeptApart) -> tuple[Claims, Model, Grouped]:
+        """The kernels, none of a group that is kept apart."""
+        if apart not in self.found:
+            self.found[apart] = in_kernels(self.start, self.claims, apart)
+        return self.found[apart]
+
+
+@dataclass(frozen=True)
 class Kernels:
     """A plan for a start with these claims, and the groups that turned out far dearer than the search thought.
 
-    `shapes` are those that kernels have had so far.
+    `groups` are the kernels of all searches so far, `shapes` the shapes that kernels have had.
     """
 
     start: Start
     claims: Claims
     plan: Plan
     doubts: tuple[Doubt, ...]
+    groups: Groups
     shapes: Shapes
 
     @staticmethod
@@ -51,8 +68,8 @@ class Kernels:
         if isinstance(machine, CpuMachine):
             by_data, remarks = kernels_by_data(claims.nest, claims.statements)
             claims = replace(claims, by_data=by_data, remarks=(*claims.remarks, *remarks))
-        shapes = Shapes()
-        return Kernels(start, claims, *_in_shape(start, claims, frozenset(), start.choose, shapes), shapes)
+        groups, shapes = Groups(start, claims), Shapes()
+        return Kernels(start, claims, *_in_shape(groups, frozenset(), start.choose, shapes), groups, shapes)
 
 
 @dataclass(frozen=True)
@@ -63,9 +80,10 @@ class KernelPass:
     run: Callable[[Kernels], Kernels]
 
 
-def _in_shape(start: Start, claims: Claims, apart: KeptApart, choose: Choose, shapes: Shapes) -> Doubted:
+def _in_shape(groups: Groups, apart: KeptApart, choose: Choose, shapes: Shapes) -> Doubted:
     """Statements in kernels, none of them of a group that is kept apart, and each kernel in its shape."""
-    claims, model, kernels = in_kernels(start, claims, start.apart | apart)
+    start = groups.start
+    claims, model, kernels = groups.without(start.apart | apart)
     plan, doubts = in_shapes(start, claims, model, kernels, choose, shapes)
     return replace(plan, remarks=(*start.remarks, *plan.remarks)), doubts
 
@@ -74,16 +92,16 @@ def backtracked(found: Kernels) -> Kernels:
     """The kernels without the doubtful groups that cost less in parts."""
     if not found.doubts:
         return found
-    start, claims, choose = found.start, found.claims, found.start.choose
+    groups, choose = found.groups, found.start.choose
 
     def without(apart: KeptApart) -> Doubted:
-        return _in_shape(start, claims, apart, choose.without_search(), found.shapes)
+        return _in_shape(groups, apart, choose.without_search(), found.shapes)
 
     first = without(frozenset()) if choose.searches else (found.plan, found.doubts)
     again = reconsidered(first, without, choose)
     if not choose.searches:
         return replace(found, plan=again.plan)
-    chosen, _ = _in_shape(start, claims, again.refused, choose, found.shapes)
+    chosen, _ = _in_shape(groups, again.refused, choose, found.shapes)
     return replace(found, plan=chosen.with_remarks(*again.remarks))
 
 
@@ -92,7 +110,7 @@ def with_wavefront(found: Kernels) -> Kernels:
     start = found.start
     if not start.fuse or not may_run_behind(found.claims.nest, start.model_machine):
         return found
-    claims, model, kernels = in_kernels(start, found.claims, frozenset())
+    claims, model, kernels = found.groups.without(frozenset())
     behind = behind_each_other(kernels[0], model, start.choose)
     if behind is None:
         return found
