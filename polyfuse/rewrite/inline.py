@@ -82,11 +82,11 @@ def inline(nest: Nest, statement: str) -> Inlined:
     order = restrict(nest.order, frozenset(s.name for s in nest.statements if s is not producer))
     assert order is not None, "a temporary has a reader"
     kept = (s for s in nest.statements if s is not producer)
-    result = replace(
-        nest,
-        tensors=tuple(t for t in nest.tensors if t.name != tensor),
-        statements=tuple(changed.get(s.name, s) for s in kept),
-        order=order,
+    result = nest.rewritten(
+        tuple(t for t in nest.tensors if t.name != tensor),
+        tuple(changed.get(s.name, s) for s in kept),
+        order,
+        frozenset((tensor, *(access.tensor for access in producer.reads))),
     )
     before = {name: operations(nest.statement(name).body) for name in changed}
     counted = {name: (before[name], operations(s.body)) for name, s in changed.items()}
