@@ -12,6 +12,8 @@ It trusts nothing of how the schedule was made. From the finished tree alone it 
     barriers   threads of a block that depend on each other meet in between, and blocks of a kernel at a grid barrier
     arena      temporaries that share memory are never needed by one kernel, or across one
 
+Parts that are equal to an earlier one but for names, such as a network's layers, are asked about once (ir/form.py).
+
 A failure is a bug of the compiler (or a schedule broken by hand) and raises ValidationFailure with a witness. A check
 that isl cannot answer within its budget raises BudgetExceeded: what is not proven does not run.
 """
@@ -19,7 +21,7 @@ that isl cannot answer within its budget raises BudgetExceeded: what is not prov
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
@@ -48,6 +50,7 @@ from polyfuse.errors import BudgetExceeded, ValidationFailure
 from polyfuse.errors.budget import at_most, stopped
 from polyfuse.errors.proving import proving
 from polyfuse.ir.dependences import Pairs
+from polyfuse.ir.form import repeated
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Buffer, Loop, Tree, date_map, loops_around, statements
@@ -97,12 +100,15 @@ def validate(
     `early` says of each kernel whether it runs once for all calls. Raises BudgetExceeded if a check needs more than
     `operations` of isl (0: as many as it takes).
     """
+    again = repeated(nest, tree)
+    home = {name: place for place, members in enumerate(again) for name in members}
+    pairs = tuple(p for p in nest.pairs_in_order.pairs if home.get(p.source, -1) != home.get(p.sink, -2))
     checks: list[tuple[str, Callable[[], None]]] = [
-        ("cover", lambda: _cover(nest, tree)),
+        ("cover", lambda: _cover(nest, tree, home)),
         ("copies", lambda: check_copies(source, nest, tree)),
         ("places", lambda: _places(nest, tree)),
-        ("order", lambda: _no("order", first_broken(tree, nest.pairs_in_order.pairs))),
-        ("storage", lambda: _storage(nest, tree)),
+        ("order", lambda: _no("order", first_broken(tree, pairs))),
+        ("storage", lambda: _storage(nest, tree, again)),
         ("barriers", lambda: _no("barriers", unsynchronised(nest, tree))),
         ("once", lambda: _once(nest, tree, early)),
         ("arena", lambda: _arena(nest, tree, arenas)),
@@ -143,10 +149,13 @@ def _no(check: str, broken: Broken | None) -> None:
     )
 
 
-def _cover(nest: Nest, tree: Tree) -> None:
+def _cover(nest: Nest, tree: Tree, again: Container[str]) -> None:
+    """All instances run, each once; of statements that are there `again` that is known."""
     if sorted(statements(tree)) != sorted(s.name for s in nest.statements):
         raise ValidationFailure(f"validation of cover failed: the tree runs {statements(tree)}")
     for name in statements(tree):
+        if name in again:
+            continue
         domain = nest.domains[name]
         when = date_map(domain, [loop.date(name) for loop in loops_around(tree, name)])
         missing = domain.subtract(when.domain())
@@ -162,8 +171,10 @@ def _places(nest: Nest, tree: Tree) -> None:
         raise ValidationFailure(f"validation of places failed: {fault}")
 
 
-def _storage(nest: Nest, tree: Tree) -> None:
-    """Buffers hold what flows through them. The theorem:
+def _storage(nest: Nest, tree: Tree, again: Collection[frozenset[str]]) -> None:
+    """Buffers hold what flows through them; those of parts that are there `again` do if nobody else accesses them.
+
+    The theorem:
 
     The place of an instance is what picks a buffer's memory for it: the values of the loops down to the buffer's and,
     where blocks, threads or cores have memories of their own, which of them runs it. With
@@ -188,6 +199,8 @@ def _storage(nest: Nest, tree: Tree) -> None:
             )
         touching = tuple(s for s in nest.statements if buffer.tensor in s.tensors)
         _all_inside(nest, loop, buffer, touching)
+        if any(loop.members <= part for part in again):
+            continue
         g = geometry(nest, tree, loop, buffer)
         if buffer.panel is not None and not g.layout().is_injective():
             raise ValidationFailure(f"validation of storage failed: elements of {buffer} share a cell")

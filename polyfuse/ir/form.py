@@ -19,7 +19,7 @@ from polyfuse.ir.gather import read_from
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
-from polyfuse.ir.tree import Fetch, Leaf, Loop, Sequence, Tree, children, loops, statements
+from polyfuse.ir.tree import Fetch, Leaf, Loop, Sequence, Tree, children, loops, parts, restrict, statements
 from polyfuse.sets import IN, OUT
 
 Names = Callable[[str], str]
@@ -60,7 +60,37 @@ def form_of(nest: Nest, part: Tree) -> Form:
 def dependences_of(nest: Nest, part: Tree, form: Form) -> tuple[str, ...]:
     """The dependences among the statements of a part without names, in some fixed order."""
     numbers = {name: number for number, name in enumerate(form.names)}
-    return tuple(sorted(numbered(pair.text, numbers) for pair in nest.dependences().among(part.members)))
+    return tuple(sorted(numbered(pair.text, numbers) for pair in nest.pairs_in_order.among(part.members)))
+
+
+def repeated(nest: Nest, tree: Tree) -> tuple[frozenset[str], ...]:
+    """The statements of each part that is equal to an earlier one under the same loops, with equal dependences inside.
+
+    for region in 0: { mac0, relu0; mac1, relu1; pool }   ->   ({ mac1, relu1 },)
+
+    A part is a kernel, or what a kernel whose loops have one value each runs one after the other. All that isl can be
+    asked about such a part by itself, with the loops around it, it has answered for the earlier one.
+    """
+    known: set[tuple[Form, tuple[str, ...]]] = set()
+    found = []
+    every = [part for kernel in parts(tree) for part in _run_by(kernel)]
+    for part in every if len(every) > 1 else ():
+        form = form_of(nest, part)
+        key = form, dependences_of(nest, part, form)
+        if key in known:
+            found.append(part.members)
+        known.add(key)
+    return tuple(found)
+
+
+def _run_by(kernel: Tree) -> tuple[Tree, ...]:
+    """The parts of a kernel, each with the loops around it; the kernel itself where a loop has several values."""
+    inside = kernel
+    while isinstance(inside, Loop) and all(date.is_cst() for _, date in inside.dates):
+        inside = inside.body
+    if inside is kernel or not isinstance(inside, Sequence):
+        return (kernel,)
+    return tuple(part for child in inside.children if (part := restrict(kernel, child.members)) is not None)
 
 
 def numbered(text: str, numbers: Mapping[str, int]) -> str:
