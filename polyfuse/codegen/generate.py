@@ -56,12 +56,15 @@ def program(nest: Nest, tree: Tree, target: Target, early: tuple[bool, ...] | No
     `early` says of each kernel whether it runs once for all calls (polyfuse.analysis.once); without it none does.
     """
     codes: dict[tuple[object, ...], Code] = {}
+    known: dict[tuple[object, ...], Printed] = {}
     launches = []
     printed = kernels(nest, tree)
     products = {name for loop in loops(tree) if loop.bind == "microkernel" for name in statements(loop)}
     for kernel, is_early in zip(printed, early or (False,) * len(printed), strict=True):
-        code, grid, block, untiled = _printed(with_data_bounds(kernel), target)
-        key = canonical(code.source), code.signature, code.parallel, code.maps, code.cluster
+        alike = _without_names(kernel)
+        if alike not in known:
+            known[alike] = _printed(with_data_bounds(kernel), target)
+        code, grid, block, untiled, key = known[alike]
         if key not in codes:
             taken = {*TARGETS.called, *(known.name for known in codes.values())}
             codes[key] = _renamed(code, fresh(code.name, taken))
@@ -73,15 +76,27 @@ def program(nest: Nest, tree: Tree, target: Target, early: tuple[bool, ...] | No
     return Program(target, tuple(launches), nest.params, header)
 
 
+def _without_names(kernel: Kernel) -> tuple[object, ...]:
+    """All that a kernel's source depends on: its loop tree, which equal kernels share, and its arrays as they are."""
+    arrays = (replace(tensor, name=inner) for inner, tensor in kernel.arrays.items())
+    return id(kernel.body), kernel.name, kernel.sizes, *arrays
+
+
 Extents = tuple[ast.expr, ast.expr, ast.expr]
 _ONE: Extents = (ast.Constant(1), ast.Constant(1), ast.Constant(1))
 
 
-def _printed(kernel: Kernel, target: Target) -> tuple[Code, Extents, Extents, tuple[str, ...]]:
-    """The code, the grid and the block, and what microkernels are plain loops on a GPU, by names in the code."""
+Printed = tuple[Code, Extents, Extents, tuple[str, ...], tuple[object, ...]]
+"""The code, the grid and the block, what microkernels are plain loops on a GPU, by names in the code, and a key that
+codes with other names for their variables share."""
+
+
+def _printed(kernel: Kernel, target: Target) -> Printed:
+    """A kernel's code, and how it is launched."""
     if target == "cpu":
         on_cpu = cpu.cpu_kernel(kernel)
-        return Code(on_cpu.name, on_cpu.source, on_cpu.signature, on_cpu.parallel), _ONE, _ONE, ()
+        code = Code(on_cpu.name, on_cpu.source, on_cpu.signature, on_cpu.parallel)
+        return code, _ONE, _ONE, (), _key(code)
     on_gpu = cuda.cuda_kernel(kernel)
     code = Code(
         on_gpu.name,
@@ -94,7 +109,11 @@ def _printed(kernel: Kernel, target: Target) -> tuple[Code, Extents, Extents, tu
         maps=on_gpu.maps,
         cluster=on_gpu.cluster,
     )
-    return code, on_gpu.grid, on_gpu.block, on_gpu.untiled
+    return code, on_gpu.grid, on_gpu.block, on_gpu.untiled, _key(code)
+
+
+def _key(code: Code) -> tuple[object, ...]:
+    return canonical(code.source), code.signature, code.parallel, code.maps, code.cluster
 
 
 def _renamed(code: Code, name: str) -> Code:
