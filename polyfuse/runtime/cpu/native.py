@@ -31,16 +31,13 @@ from polyfuse.codegen.cpu.intrinsics.parallel_parts import Part, Relay, lowered,
 from polyfuse.codegen.cpu.parallel_calls import start_threads
 from polyfuse.codegen.operator_types import registry_for
 from polyfuse.codegen.program import Code, Program
-from polyfuse.runtime.cpu.entry import Call, Held, Lowered, add_entry
+from polyfuse.runtime.cpu.entry import REPEATED, Call, Held, Lowered, add_entry
 from polyfuse.runtime.cpu.threading_layer import use_openmp
 from polyfuse.runtime.interface import ENTRY, Phases
 from polyfuse.runtime.store.files import source_file
 
 METH_FASTCALL = 0x80
 """CPython passes a function's arguments as a C array."""
-
-REPEATED = 4
-"""Launches of one kernel from which on LLVM copies it into no entry: 128 layers packed their weights by 128 copies."""
 
 
 @dataclass(frozen=True)
