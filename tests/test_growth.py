@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -15,24 +17,42 @@ from numba.core.registry import cpu_target
 
 import polyfuse as pf
 from papers.pytorch_18157_ensemble.networks import Ensemble
-from polyfuse import nn
+from polyfuse import compiler, nn
 from polyfuse.analysis import once as once_module
+from polyfuse.analysis import validation
+from polyfuse.codegen import generate
 from polyfuse.codegen.cpu.parallel import InRegions
 from polyfuse.codegen.generate import program
 from polyfuse.codegen.lowering import grid_phases
 from polyfuse.ir import Nest, Tensor
 from polyfuse.ir import dependences as dependences_module
+from polyfuse.ir.dependences import Pairs
+from polyfuse.ir.form import repeated
+from polyfuse.ir.tree import parts
+from polyfuse.machine import Machine
 from polyfuse.rewrite import Composed, compose_views
 from polyfuse.rewrite.batching import agenda as agendas
+from polyfuse.rewrite.inline import inline
+from polyfuse.rewrite.kept_order import turned_round
 from polyfuse.rewrite.views import compose as view_steps
 from polyfuse.rewrite.views import flow as view_flow
 from polyfuse.runtime.cpu.entry import _Entry, add_entry
 from polyfuse.runtime.interface import Interface
+from polyfuse.schedule import Schedule
+from polyfuse.sets import union_map, union_set
+from polyfuse.strategy import plan_for
+from polyfuse.strategy.cost import equal_prices
 from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.cost.roofline import Models
+from polyfuse.strategy.fusion import alignments
+from polyfuse.strategy.match import gemm
+from polyfuse.strategy.passes import kernels as kernels_module
 from polyfuse.strategy.rewrites import detach_output as detaching
 from polyfuse.strategy.rewrites import fold_scales as folding
 
 FEW, MANY = 4, 16
+
+TWO = replace(Machine.preset("zen5"), units=2)
 
 NEARLY = 1.2
 """Of a chain, the first has less than the others: growth may be that of 5 n - 3."""
@@ -291,3 +311,126 @@ def test_a_region_passes_each_array_as_one_address(monkeypatch: pytest.MonkeyPat
     net = pf.compile(region(MANY).nest, schedule=region(MANY), target="cpu")
     np.testing.assert_array_equal(net(np.ones(64, np.float32)), np.full(64, 2.0**MANY, np.float32))
     assert max(arguments) < 2 * MANY
+
+
+def test_equal_parts_are_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    dated, crossed = counted(monkeypatch, validation, "date_map"), counted(monkeypatch, Pairs, "inside")
+
+    def ask(count: int) -> int:
+        s = region(count)
+        dated.clear()
+        crossed.clear()
+        validation.validate(s.source, s.nest, s.tree)
+        assert crossed["inside"] >= count - 1, "what is between two parts is asked about"
+        return dated["date_map"]
+
+    assert ask(FEW) == ask(MANY) == 1
+
+
+def test_parts_are_equal_up_to_names_alone() -> None:
+    s = region(FEW)
+    assert repeated(s.nest, s.tree) == tuple(frozenset({f"S{k}"}) for k in range(1, FEW))
+    backwards = Schedule(s.source).reverse("S1", "i")
+    assert repeated(backwards.nest, backwards.tree) == ({"S2"}, {"S3"})
+
+
+def test_searches_for_one_plan_share_what_they_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels apart and in one region, and loops in time behind each other: nothing is searched or split again."""
+    asked: list[tuple[object, ...]] = []
+    kept: list[object] = []
+
+    def noted(owner: Any, name: str) -> None:
+        real: Callable[..., Any] = getattr(owner, name)
+
+        def call(first: Any, *rest: Any) -> Any:
+            asked.append((name, id(first), *rest[1:]))
+            kept.append(first)
+            return real(first, *rest)
+
+        monkeypatch.setattr(owner, name, call)
+
+    noted(alignments, "pieces")
+    noted(kernels_module, "in_kernels")
+    plan_for(nn.lower(nn.LSTM(16, 16, 2), batch=(4, 4)), TWO)
+    plan_for(nn.lower(nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256)), batch=2), TWO)
+    assert {name for name, *_ in asked} == {"pieces", "in_kernels"}
+    assert len(asked) == len(set(asked))
+
+
+def test_a_kernel_is_counted_once_for_all_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = counted(monkeypatch, equal_prices, "kernel_of")
+    models, nest = Models(), region(FEW).source
+    for units in (1, 2):
+        model = models.of(nest, replace(TWO, units=units))
+        assert all(model.cost(part).total > 0 for part in parts(nest.order))
+    assert made["kernel_of"] == 1
+
+
+def test_a_statement_is_looked_at_as_a_product_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = counted(monkeypatch, gemm, "_in_tiles")
+    nest = Ensemble(FEW, 2, 8, 4).nest()
+    for _ in range(2):
+        found = [s.name for s in nest.statements if gemm.products_of(nest, s.name)]
+        assert asked["_in_tiles"] == len(found) > 0
+
+
+def test_an_inlined_statement_leaves_other_dependences(monkeypatch: pytest.MonkeyPatch) -> None:
+    ordered = counted(monkeypatch, isl.Map, "lex_lt_map")
+    monkeypatch.setattr(Nest, "check", lambda nest: None)
+
+    def ask(count: int) -> int:
+        nest = region(count).source
+        nest.dependences()
+        ordered.clear()
+        assert len(inline(nest, "S0").nest.dependences().pairs) == count - 2
+        return ordered["lex_lt_map"]
+
+    assert ask(FEW) == ask(MANY)
+
+
+def test_only_statements_that_depend_on_each_other_are_compared_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared = counted(monkeypatch, isl.UnionMap, "lex_lt_union_map")
+
+    def ask(count: int) -> int:
+        nest = region(count).source
+        spaces = (d.get_space().map_from_set() for d in nest.domains.values())
+        same = union_map(isl.Map.identity(space) for space in spaces)
+        nest.dependences()
+        compared.clear()
+        assert turned_round(nest, nest, same.intersect_domain(union_set(nest.domains.values()))) is None
+        return compared["lex_lt_union_map"]
+
+    assert ask(FEW) == FEW - 1, (
+        "of all statements it would be one relation, of as many parts as there are pairs"
+    )
+
+
+def test_garbage_is_collected_behind_a_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    collected: list[bool] = []
+    real = compiler.decided
+
+    def decided(*arguments: Any) -> Any:
+        collected.append(gc.isenabled())
+        return real(*arguments)
+
+    monkeypatch.setattr(compiler, "decided", decided)
+    pf.compile(region(2).source, target="cpu")
+    with pytest.raises(pf.BadArgument):
+        pf.compile(region(2).source, target="cpu", budget=-1)
+    assert collected == [False]
+    assert gc.isenabled()
+
+
+def test_equal_kernels_are_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = counted(monkeypatch, generate, "_printed")
+
+    def ask(count: int) -> int:
+        printed.clear()
+        nest = region(count).source
+        made = generate.program(nest, nest.order, "cpu")
+        assert len(made.launches) == count
+        return printed["_printed"]
+
+    assert ask(FEW) == ask(MANY) <= 3, "the first reads an input, the last writes an output"
