@@ -26,7 +26,7 @@ from polyfuse.nn.training import training_mode
 
 
 class Module:
-    """A function from one value to one value, with weights. Subclasses define `forward`."""
+    """A function from values to one value, with weights. Subclasses define `forward`, most often of one value."""
 
     def forward(self, x: Value) -> Value:
         """Return the layer's output.
@@ -39,14 +39,15 @@ class Module:
         """
         raise NotImplementedError(f"{type(self).__name__} defines no forward(self, x)")
 
-    def __call__(self, x: Value) -> Value:
+    def __call__(self, *inputs: Value) -> Value:
         """`forward`, for values only; BadArgument for arrays, which a compiled nest takes."""
-        if not isinstance(x, Value):
-            raise BadArgument(
-                f"{type(self).__name__} was called with {type(x).__name__}, expected a value such as "
-                "nn.input('x', (64, 512)); to run on arrays: polyfuse.compile(polyfuse.lower(model, batch=…))"
-            )
-        return self.forward(x)
+        for x in inputs:
+            if not isinstance(x, Value):
+                raise BadArgument(
+                    f"{type(self).__name__} was called with {type(x).__name__}, expected a value such as "
+                    "nn.input('x', (64, 512)); to run on arrays: polyfuse.compile(polyfuse.lower(model, batch=…))"
+                )
+        return self.forward(*inputs)
 
     def children(self) -> Iterator[Module]:
         """The modules that this one consists of, in the order in which they were set."""

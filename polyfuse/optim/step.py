@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.compiler import compile
-from polyfuse.errors import BadArgument
+from polyfuse.errors import BadArgument, quantity
 from polyfuse.errors.proving import proving
 from polyfuse.ir import DType, Nest, Statement, Tensor, statement
 from polyfuse.ir.fresh_names import fresh
@@ -35,7 +35,7 @@ Sizes = GivenSize | Sequence[GivenSize]
 
 
 class TrainStep:
-    """A training step: call it with a batch and its targets. Print `net.explain()`, `net.source`, `net.report()`.
+    """A training step: call it with a batch and its target. Print `net.explain()`, `net.source`, `net.report()`.
 
     Attributes:
         net: The executable.
@@ -56,23 +56,28 @@ class TrainStep:
         self._parameters, self._updated = dict(parameters), updated
         own = (updated.nest.tensor(name) for name in updated.kept if name not in kept)
         self._state = {t.name: np.zeros([int(n) for n in t.shape], t.dtype) for t in own} | dict(kept)
+        self._rate = np.array(lr, "float64")
+        held = {updated.lr: self._rate, **self._parameters, **self._state}
+        self._held = [held[t.name] for t in updated.nest.inputs if t.name in held]
 
-    def __call__(self, x: Any, target: Any) -> float:
+    def __call__(self, *batch: Any) -> float:
         """Update the weights and what the optimizer keeps, in place.
 
         Args:
-            x: The inputs of a batch.
-            target: What the loss compares the outputs with.
+            *batch: The model's inputs, most often one, and what the loss compares its output with.
 
         Returns:
             The loss, of the weights before the update.
 
         Raises:
-            BadArgument: if an array has the wrong shape or element type.
+            BadArgument: if an array has the wrong shape or element type, or there are too few or too many.
         """
-        held = {self._updated.lr: np.float64(self.lr), **self._parameters, **self._state}
-        rest = [held[t.name] for t in self._updated.nest.inputs[2:]]
-        results = self.net(x, target, *rest)
+        first = len(self._updated.nest.inputs) - len(self._held)
+        if len(batch) != first:
+            named = ", ".join(t.name for t in self._updated.nest.inputs[:first])
+            raise BadArgument(f"a step of training takes {named}; given {quantity(len(batch), 'array')}")
+        self._rate[...] = self.lr
+        results = self.net(*batch, *self._held)
         if not self._updated.replaced:
             return float(results)
         for name, new in zip(self._updated.replaced, results[1:], strict=True):
@@ -122,6 +127,7 @@ def train_step(
     labels: Value | None = None,
     seed: int = 0,
     memory: int | None = None,
+    inputs: Sequence[Value] | None = None,
     **options: Any,
 ) -> TrainStep:
     """Compile a step of training: forward pass, gradients and update in one executable.
@@ -140,10 +146,12 @@ def train_step(
         labels: An input for the target; by default what the loss asks for, or one like the output.
         seed: Which elements dropout drops is a function of it, of the step and of their place.
         memory: The bytes of temporaries that the forward pass may keep for the backward pass, as for `pf.vjp`.
+        inputs: Inputs such as `nn.input("x", (64, 13))`, for a model that is called with several; then neither batch
+            nor features nor dtype.
         **options: As for `compile`.
 
     Returns:
-        The step.
+        The step: it is called with an array for each input, and one for the target.
 
     Raises:
         BadArgument: if an argument is none of these, a layer of batch norm is used twice, the loss has more than one
@@ -163,22 +171,26 @@ def train_step(
         raise BadArgument(
             f"train_step: labels={labels!r}, expected an input such as nn.input('target', (64,), 'int64')"
         )
-    x = model_input(model, batch, features, dtype)
+    taken = (model_input(model, batch, features, dtype),) if inputs is None else _inputs(inputs)
+    if inputs is not None and not batch is features is dtype is None:
+        raise BadArgument(
+            "train_step: inputs= say shapes and types: batch, features and dtype are for models of one"
+        )
     number = input("seed", (), "int64")
     with training(number) as mode:
-        output = model(x)
+        output = model(*taken)
         target = labels if labels is not None else _target(loss, output)
         value = loss(output, target)
     if not isinstance(value, Value) or any(size != 1 for size in value.shape):
         raise BadArgument(
             f"train_step: the loss is {value!r}, expected one number: reduce it by a mean or a sum"
         )
-    given = (x, target, number) if mode.draws else (x, target)
+    given = (*taken, target, number) if mode.draws else (*taken, target)
     results = (value, *(new for _, new in mode.renewed))
     nest = lower_values(results, f"{type(model).__name__.lower()}_step", given)
     if further := ", ".join(t.name for t in nest.inputs[len(given) :]):
         raise BadArgument(
-            f"train_step: the loss takes {further} too; a step is called with x and the target only"
+            f"train_step: the loss takes {further} too; a step is called with {_names(taken)} and the target only"
         )
     names = {id(array): name for name, array in nest.constants.items()}
     loss_of, *outputs = (t.name for t in nest.outputs)
@@ -194,6 +206,20 @@ def train_step(
     if counted is not None:
         kept[counted] = _first_seed(seed)
     return TrainStep(compile(updated.nest, **options), updated, parameters, optimizer.lr, kept)
+
+
+def _inputs(inputs: Sequence[Value]) -> tuple[Value, ...]:
+    """The inputs of a model that is called with several."""
+    given = tuple(inputs) if isinstance(inputs, Sequence) else ()
+    if not given or not all(isinstance(x, Value) and isinstance(x.source, Input) for x in given):
+        raise BadArgument(
+            f"train_step: inputs={inputs!r}, expected inputs such as (nn.input('x', (64, 13)),)"
+        )
+    return given
+
+
+def _names(inputs: Sequence[Value]) -> str:
+    return ", ".join(x.source.name for x in inputs if isinstance(x.source, Input))
 
 
 def _first_seed(seed: int) -> Array:

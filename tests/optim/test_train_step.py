@@ -136,6 +136,34 @@ def test_a_step_on_a_gpu_in_lock_step() -> None:
     np.testing.assert_allclose(model.weight, expected, rtol=1e-5)
 
 
+class Mixed(nn.Module):
+    """Numbers, and the rows of a table that others choose."""
+
+    def __init__(self) -> None:
+        self.table, self.last = nn.Embedding(5, 3, dtype="float64"), nn.Linear(4, 1, dtype="float64")
+
+    def forward(self, *inputs: nn.Value) -> nn.Value:
+        x, rows = inputs
+        return self.last(nn.concat([x, self.table(rows)], 1))
+
+
+def test_a_model_of_several_inputs() -> None:
+    model, x, rows, y = Mixed(), np.array([[0.5], [2.0]]), np.array([3, 0]), np.array([[1.0], [-1.0]])
+    table, w, b = (array.copy() for array in model.arrays())
+    inputs = (nn.input("x", x.shape, "float64"), nn.input("rows", rows.shape, "int64"))
+    step = pf.train_step(model, nn.MSELoss(), optim.SGD(0.5), inputs=inputs, target="cpu")
+    both = np.concatenate([x, table[rows]], 1)
+    slope = both @ w + b - y
+    table[rows] -= 0.5 * (slope @ w.T)[:, 1:]
+    np.testing.assert_allclose(step(x, rows, y), (slope**2).mean(), rtol=1e-12)
+    for array, expected in zip(
+        model.arrays(), (table, w - 0.5 * both.T @ slope, b - 0.5 * slope.sum(0)), strict=True
+    ):
+        np.testing.assert_allclose(array, expected, rtol=1e-12)
+    with pytest.raises(pf.BadArgument, match="takes x, rows, target; given 2 arrays"):
+        step(x, y)
+
+
 def normed() -> tuple[nn.Sequential, nn.BatchNorm]:
     norm = nn.BatchNorm(4, dtype="float64", momentum=0.2)
     norm.gamma, norm.beta = np.array([1.0, -0.5, 2.0, 0.3]), np.array([0.1, 0.0, -0.2, 0.4])
@@ -165,6 +193,21 @@ def test_batch_norm_takes_the_statistics_of_the_batch_and_moves_its_own() -> Non
     assert {"mean0", "var0"} <= set(step.state())
     assert step.state()["mean0"] is norm.mean
     assert set(step.parameters()) == {"w0", "b0", "gamma0", "beta0"}
+
+
+def test_batch_norm_for_any_batch() -> None:
+    (model, _), (other, _) = normed(), normed()
+    step = pf.train_step(model, nn.MSELoss(), optim.SGD(0.1), batch="N", target="cpu")
+    known = pf.train_step(other, nn.MSELoss(), optim.SGD(0.1), batch=6, target="cpu")
+    rng = np.random.default_rng(3)
+    for _ in range(2):
+        x, y = rng.normal(size=(6, 3)), rng.normal(size=(6, 4))
+        np.testing.assert_allclose(step(x, y), known(x, y), rtol=1e-12)
+    for own, theirs in zip(model.arrays(), other.arrays(), strict=True):
+        np.testing.assert_allclose(own, theirs, rtol=1e-11, atol=1e-13)
+    assert np.isfinite(step(rng.normal(size=(9, 3)), rng.normal(size=(9, 4))))
+    with pytest.raises(pf.BadArgument, match="N >= 2 does not hold"):
+        step(np.ones((1, 3)), np.ones((1, 4)))
 
 
 def test_batch_norm_trains_as_torch() -> None:
@@ -226,6 +269,14 @@ def twice() -> nn.Sequential:
         (
             lambda: pf.train_step(layer(), nn.MSELoss(), optim.SGD(), batch=2, labels=X * 2.0),
             "expected an input",
+        ),
+        (
+            lambda: pf.train_step(layer(), nn.MSELoss(), optim.SGD(), inputs=(X * 2.0,)),
+            "expected inputs such as",
+        ),
+        (
+            lambda: pf.train_step(layer(), nn.MSELoss(), optim.SGD(), inputs=(X,), batch=2),
+            "for models of one",
         ),
         (
             lambda: pf.train_step(layer(), lambda x, y: nn.mse_loss(x * X, y), optim.SGD(), batch=2),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir import Tensor
 from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.normalization.along_axes import STATISTICS, corrected
 from polyfuse.nn.operations import Operation, Pointwise
-from polyfuse.nn.sizes import Shape, Size, divisor_text, number, numbers
+from polyfuse.nn.sizes import Product, Shape, Size, divisor_text, number
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class BatchNormOfBatch(Operation):
     """(x - mean) / sqrt(variance + eps) * gamma + beta for each channel, with the batch's statistics.
 
     Ioffe and Szegedy, Batch Normalization (2015), algorithm 1. Further results are the mean, and the variance with
-    Bessel's correction.
+    Bessel's correction. Calls refuse a batch with one element a channel, where one size is symbolic.
     """
 
     axis: int
@@ -103,9 +102,10 @@ class BatchNormOfBatch(Operation):
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """The input's shape; gamma and beta are (C,)."""
         x = shapes[0]
-        if self._elements(x) < 2:
+        count = Product.of(self._counted(x))
+        if not count.symbols and count.factor < 2:
             raise BadArgument(
-                f"batch_norm_of_batch: a channel of the input {x} has {quantity(self._elements(x), 'element')}, "
+                f"batch_norm_of_batch: a channel of the input {x} has {quantity(count.factor, 'element')}, "
                 "expected 2 or more: their variance is taken"
             )
         for name, given in zip(("gamma", "beta"), shapes[1:], strict=False):
@@ -115,9 +115,9 @@ class BatchNormOfBatch(Operation):
                 )
         return x
 
-    def _elements(self, x: Shape) -> int:
-        """How many elements a channel has."""
-        return prod(numbers("batch_norm_of_batch", (size for a, size in enumerate(x) if a != self.axis)))
+    def _counted(self, x: Shape) -> list[Size]:
+        """The axes of a channel's elements."""
+        return [size for a, size in enumerate(x) if a != self.axis]
 
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """Mean, variance, reciprocal standard deviation, and the value."""
@@ -130,14 +130,18 @@ class BatchNormOfBatch(Operation):
             to.temporary(stem, n, (shape[self.axis],), out.dtype) for stem in stems
         )
         s, mu, q, v, r = (element(t, channel) for t in (total, mean, squares, variance, root))
-        apart, count = f"({element(x, every)} - {mu})", self._elements(shape)
+        apart, count = f"({element(x, every)} - {mu})", divisor_text(self._counted(shape))
+        whole = Product.of(self._counted(shape))
+        if len(whole.symbols) == 1:
+            to.assume([whole.symbols[0] - -(-2 // whole.factor)])
+        others = f"({whole} - 1)" if whole.symbols else repr(float(whole.factor - 1))
         to.assign(f"meansum_init{n}", channel, f"{s} = 0.0")
         to.assign(f"meansum{n}", domain, f"{s} += {element(x, every)}")
-        to.assign(f"mean{n}", channel, f"{mu} = {s} / {float(count)!r}")
+        to.assign(f"mean{n}", channel, f"{mu} = {s} / {count}")
         to.assign(f"varsum_init{n}", channel, f"{q} = 0.0")
         to.assign(f"varsum{n}", domain, f"{q} += {apart} * {apart}")
-        to.assign(f"var{n}", channel, f"{v} = {q} / {float(count - 1)!r}")
-        to.assign(f"rstd{n}", channel, f"{r} = 1.0 / sqrt({q} / {float(count)!r} + {self.eps!r})")
+        to.assign(f"var{n}", channel, f"{v} = {q} / {others}")
+        to.assign(f"rstd{n}", channel, f"{r} = 1.0 / sqrt({q} / {count} + {self.eps!r})")
         affine = "".join(
             f" {sign} {element(t, channel)}" for sign, t in zip("*+", operands[1:], strict=False)
         )
