@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import reduce
 
+import islpy as isl
+
 from polyfuse.analysis.banks import WARP
 from polyfuse.analysis.storage import LANE, THREADS
 from polyfuse.ir import Nest
@@ -110,11 +112,25 @@ def kernel_of(counts: Counts, tree: Tree, band: tuple[Loop, ...] | None = None) 
 
 
 def _column(nest: Nest, names: tuple[str, ...], band: tuple[Loop, ...]) -> int | None:
-    """The last band loop, if it or the one around it goes from a result to its neighbour in memory."""
+    """The last band loop, if it or the one around it goes from a result to its neighbour in memory.
+
+    An only loop is one if a sum in it goes from row to row: for j: { s = 0; for i: s += x[i, j]; y[j] = s }.
+    """
     last = [dims_of(date) for loop in band[-2:] for name, date in loop.dates if name == names[-1]]
     write = nest.statement(names[-1]).write
     near = any(stride(write, d) == 1 for dims in last for d in dims)
-    return len(band) - 1 if len(band) > 1 and near else None
+    if not near or (len(band) == 1 and not any(_goes_down(nest, *date) for date in band[0].dates)):
+        return None
+    return len(band) - 1
+
+
+def _goes_down(nest: Nest, name: str, date: isl.PwAff) -> bool:
+    """True if a statement adds up columns: a read is next to another's in the loop, and in no other loop."""
+    s, here = nest.statement(name), dims_of(date)
+    others = [d for d in range(len(s.dims)) if d not in here]
+    return s.is_reduction and any(
+        any(stride(a, d) == 1 for d in here) and not any(stride(a, d) == 1 for d in others) for a in s.reads
+    )
 
 
 def band_of(counts: Counts, tree: Tree) -> tuple[Loop, ...]:

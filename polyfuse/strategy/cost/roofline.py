@@ -259,7 +259,9 @@ def cpu_tilings(kernel: Kernel, machine: Machine) -> Iterator[Tiling]:
         if column is not None:
             choices[column] = (extents[column], *(c for c in COLUMNS if c < extents[column]))
     straight = tuple(range(size))
-    orders = [straight] if kernel.column is None else [straight, (*straight[:-2], size - 1, size - 2)]
+    orders = (
+        [straight] if kernel.column is None or size == 1 else [straight, (*straight[:-2], size - 1, size - 2)]
+    )
     for sizes, order in product(product(*choices), orders):
         yield Tiling(sizes, order)
         several = [p for p in order if tiles_along(extents[p], sizes[p]) > 1]
