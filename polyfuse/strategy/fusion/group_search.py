@@ -338,7 +338,7 @@ def aligned(schedule: Schedule, first: str, second: str, at: str) -> Schedule | 
     before = schedule.loops(second)
     try:
         fused = schedule.fuse(first, second, at=at)
-        if _iteration_wise(fused, second, at, before):
+        if _iteration_wise(fused, second, at, before) and _side_by_side(fused, first, second, at):
             return fused
         return schedule.why_not("fuse", first, second, at=at, shift={at: 0})
     except IllegalSchedule as refused:
@@ -353,6 +353,23 @@ def _iteration_wise(fused: Schedule, guest: str, at: str, before: tuple[Loop, ..
     shared = around[: [loop.name for loop in around].index(at) + 1]
     own = zip(shared, before, strict=False)
     return len(before) >= len(shared) and all(_moves(a.date(guest)) == _moves(b.date(guest)) for a, b in own)
+
+
+def _side_by_side(fused: Schedule, host: str, guest: str, at: str) -> bool:
+    """True if half of the shorter side's values of the shared loop, or more, are values of the other side's too.
+
+    A loop that counts up from 0 and one that counts down to 0, or that was shifted behind the other, share one value.
+    """
+    shared = next(loop for loop in fused.loops(guest) if loop.name == at)
+    ranges: list[tuple[int, int]] = []
+    for name in (host, guest):
+        date = shared.date(name).intersect_domain(fused.nest.domains[name])
+        low, high = date.min_val(), date.max_val()
+        if not low.is_int() or not high.is_int():
+            return True
+        ranges.append((low.to_python(), high.to_python()))
+    (low, high), (first, last) = ranges
+    return 2 * (min(high, last) - max(low, first) + 1) >= min(high - low, last - first) + 1
 
 
 def _moves(date: isl.PwAff) -> frozenset[int]:
