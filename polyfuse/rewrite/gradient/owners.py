@@ -82,7 +82,11 @@ PHASES = 64
 
 
 def owned(
-    domain: isl.Set, write: isl.Map, kept: Sequence[int] = (), used: frozenset[str] = frozenset()
+    domain: isl.Set,
+    write: isl.Map,
+    kept: Sequence[int] = (),
+    used: frozenset[str] = frozenset(),
+    moved: bool = False,
 ) -> tuple[Instances, ...]:
     """Return the instances by the element that they write: all of them, or each phase of a stride.
 
@@ -91,6 +95,7 @@ def owned(
         write: { instance -> element }.
         kept: Dimensions that stay, outermost: those of loops which the statement shares with others.
         used: Dimensions that the body uses as numbers; they stay too.
+        moved: True leaves a dimension to which a coordinate adds a number, instead of counting by the coordinate.
 
     Returns:
         The instances: kept dimensions, the coordinates of the element, and the other dimensions that tell instances of
@@ -101,14 +106,17 @@ def owned(
     ['{ S[e0, k] : k >= -3 + e0 and 0 <= k <= 2 and k <= e0 }']
     >>> [str(one.domain) for one in owned(conv, isl.Map("{ S[i, k] -> x[2i + k] }"))]
     ['{ S[e0, k] : k >= -3 + e0 and 0 <= k <= 1 and k <= e0 }', '{ S[e0] : 0 <= e0 <= 3 }']
+    >>> [str(owned(conv, isl.Map("{ S[i, k] -> x[8 + i, k] }"), moved=m)[0].domain) for m in (False, True)]
+    ['{ S[e0, k] : 8 <= e0 <= 11 and 0 <= k <= 2 }', '{ S[i, k] : 0 <= i <= 3 and 0 <= k <= 2 }']
     """
     names = dim_names(domain)
     at = write.intersect_domain(domain)
     chosen: list[tuple[str, isl.PwAff]] = [(names[d], dimension(domain, d)) for d in kept]
     left = [d for d in range(len(names)) if d not in kept]
     for o in range(write.dim(OUT)):
-        equal = (d for d in range(len(names)) if _is_dimension(at, d, o))
-        d = next(equal, None)
+        d = next((d for d in range(len(names)) if _is_dimension(at, d, o)), None)
+        if d is None and moved:
+            d = next((d for d in left if _is_moved(at, d, o)), None)
         if d is None:
             if at.plain_get_val_if_fixed(OUT, o).is_int():
                 continue
@@ -194,6 +202,16 @@ def _named(domain: isl.Set, names: Sequence[str]) -> isl.Set:
 
 def _is_dimension(at: isl.Map, d: int, o: int) -> bool:
     return bool(at.is_subset(isl.Map.universe(at.get_space()).equate(IN, d, OUT, o)))
+
+
+def _is_moved(at: isl.Map, d: int, o: int) -> bool:
+    """True if a coordinate is a dimension and a number."""
+    pieces = isl.PwMultiAff.from_map(at).get_pw_aff(o).get_pieces()
+    if len(pieces) != 1 or pieces[0][1].dim(isl.dim_type.div):
+        return False
+    value = pieces[0][1]
+    there = isl.Aff.var_on_domain(value.get_domain_local_space(), isl.dim_type.set, d)
+    return bool(value.sub(there).is_cst())
 
 
 def _map(domain: isl.Set, chosen: Sequence[tuple[str, isl.PwAff]], rest: Sequence[int]) -> isl.Map:

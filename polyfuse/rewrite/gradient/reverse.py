@@ -333,8 +333,8 @@ class _Reversal:
                 terms = [one for s in statements for one in self._contributions(s, tensor.name)]
                 if terms and self._is_cut(position):
                     self.first[tensor.name] = position
-                elif len(terms) == 1 and self._assigns(terms[0], tensor.name):
-                    self.assigned.add((terms[0].statement.name, terms[0].position))
+                elif terms and self._assign(terms, tensor.name):
+                    self.assigned.update((one.statement.name, one.position) for one in terms)
                 elif len(terms) == 1 and part.names == (terms[0].statement.name,) and self._covers(terms[0]):
                     self.covered.add(tensor.name)
                 elif terms:
@@ -367,14 +367,20 @@ class _Reversal:
         wanted = [k for k in derived_reads(s) if s.reads[k].tensor in self.active]
         return [_Contribution(s, k) for k in wanted if tensor is None or s.reads[k].tensor == tensor]
 
-    def _assigns(self, one: _Contribution, tensor: str) -> bool:
-        """True if a contribution is the only one to each element, of those of its part, and reaches all elements."""
-        s = one.statement
-        if not self.lives.settled(tensor) or one.access.tensor == s.write.tensor:
+    def _assign(self, terms: Sequence[_Contribution], tensor: str) -> bool:
+        """True if each element gets one of a part's contributions, once, and no element is left out."""
+        if not self.lives.settled(tensor) or any(tensor == one.statement.write.tensor for one in terms):
             return False
-        where = one.access.map.intersect_domain(self.nest.domains[s.name])
-        elements = self.nest.tensor(tensor).elements(self.nest.params).intersect_params(self.nest.context)
-        return bool(where.is_injective()) and bool(elements.is_subset(where.range()))
+        missing = self.nest.tensor(tensor).elements(self.nest.params).intersect_params(self.nest.context)
+        reached: list[isl.Set] = []
+        for one in terms:
+            where = one.access.map.intersect_domain(self.nest.domains[one.statement.name])
+            here = where.range()
+            if not where.is_injective() or not all(here.is_disjoint(other) for other in reached):
+                return False
+            reached.append(here)
+            missing = missing.subtract(here)
+        return bool(missing.is_empty())
 
     def _covers(self, one: _Contribution) -> bool:
         """True if the phases of a sum, which lie apart, have all elements of the adjoint."""
@@ -408,7 +414,7 @@ class _Reversal:
             s = self.nest.statement(tree.names[0])
             if not self._contributions(s) and not self._ends(s):
                 return None
-            if not any(a.tensor == s.write.tensor for a in s.reads):
+            if not self._reads_itself(s, outer):
                 made = self._free(s, outer)
                 if made is not None:
                     return sequence(tuple(made)) if made else None
@@ -465,7 +471,12 @@ class _Reversal:
             ("+=", (), [k for k in alone if k in sinking]),
             ("+=", kept, [k for k in alone if k not in assigns and k not in sinking]),
         ):
-            additions = [one for k in chosen for one in self._additions(s, terms[k], around)]
+            meeting = () if op == "=" else self._meeting(s, [terms[k].target for k in chosen])
+            additions = [
+                one
+                for k in chosen
+                for one in self._additions(s, terms[k], around, terms[k].target.tensor not in meeting)
+            ]
             for one in gathered(additions, len(around)) if op == "+=" else additions:
                 alone_in_loops = op == "+=" and (not outer or chosen[0] in sinking)
                 if alone_in_loops and lies_apart(one.instances.domain, one.write, self.nest):
@@ -507,7 +518,16 @@ class _Reversal:
             own_loops(back),
         ]
 
-    def _additions(self, s: Statement, term: Term, kept: Sequence[int]) -> list[Addition]:
+    def _meeting(self, s: Statement, targets: Sequence[Access]) -> frozenset[str]:
+        """The tensors that a statement reads an element of in several reads, which one gather adds up."""
+        reached = [(a.tensor, a.map.intersect_domain(self.nest.domains[s.name]).range()) for a in targets]
+        return frozenset(
+            tensor
+            for k, (tensor, here) in enumerate(reached)
+            if any(tensor == other and not here.is_disjoint(there) for other, there in reached[:k])
+        )
+
+    def _additions(self, s: Statement, term: Term, kept: Sequence[int], moved: bool) -> list[Addition]:
         """What is added for one read, by owners of the elements; the loops that stay come first."""
         used = frozenset(symbol.name for symbol in term.body.free_symbols if not isinstance(symbol, Read))
         target = self._adjoint(term.target)
@@ -515,7 +535,7 @@ class _Reversal:
             term = regrouped(term)
         return [
             Addition(here, here.element(target), tuple(map(here.access, term.accesses)), term.body)
-            for here in owned(self.nest.domains[s.name], term.target.map, kept, used)
+            for here in owned(self.nest.domains[s.name], term.target.map, kept, used, moved)
         ]
 
     def _multiples(self, s: Statement, shared: PartialSum, terms: Mapping[int, Term]) -> list[Tree]:
@@ -547,15 +567,28 @@ class _Reversal:
             found.append(self._alone(name, elements.domain, target, "+=", accesses, body))
         return found
 
+    def _reads_itself(self, s: Statement, outer: tuple[Loop, ...]) -> bool:
+        """True if an instance reads what one in the same iteration of the loops around writes."""
+        written = s.write.map.intersect_domain(self.nest.domains[s.name])
+        return any(
+            not self._in_one_iteration(s, outer, written.apply_range(a.map.reverse())).is_empty()
+            for a in s.reads
+            if a.tensor == s.write.tensor
+        )
+
+    @staticmethod
+    def _in_one_iteration(s: Statement, outer: tuple[Loop, ...], pairs: isl.Map) -> isl.Map:
+        for loop in outer:
+            pairs = pairs.intersect(loop.date(s.name).eq_map(loop.date(s.name)))
+        return pairs
+
     def _overwrites_itself(self, s: Statement, outer: tuple[Loop, ...]) -> bool:
         """True if two instances in one iteration of the loops around assign the same element."""
         if s.is_reduction:
             return False
         domain = self.nest.domains[s.name]
         twice = s.write.map.intersect_domain(domain)
-        pairs = twice.apply_range(twice.reverse())
-        for loop in outer:
-            pairs = pairs.intersect(loop.date(s.name).eq_map(loop.date(s.name)))
+        pairs = self._in_one_iteration(s, outer, twice.apply_range(twice.reverse()))
         return not pairs.is_subset(isl.Map.identity(pairs.get_space()))
 
     def _record(self, s: Statement, made: Statement, here: Instances) -> None:

@@ -127,15 +127,19 @@ def is_perfect(schedule: Schedule, unit: tuple[str, ...]) -> bool:
     )
 
 
-def rejoined(schedule: Schedule, names: tuple[str, ...], keep: int) -> Schedule:
-    """Pointwise producers and consumers that `separated` took apart, in one loop nest again."""
+def rejoined(schedule: Schedule, names: tuple[str, ...], keep: int, siblings: bool = False) -> Schedule:
+    """Pointwise producers and consumers that `separated` took apart, in one loop nest again.
+
+    With `siblings` also those that read the same tensor, so that a function of an element is computed once for both.
+    """
     linked = {(p.source, p.sink) for p in schedule.nest.dependences().pairs if p.kind == "flow"}
     for first, second in pairwise(names):
         loops, others = schedule.loops(first)[keep:], schedule.loops(second)[keep:]
-        pointwise = not any(schedule.nest.statement(n).is_reduction for n in (first, second))
+        pointwise = all(_is_pointwise(schedule, name, keep, siblings) for name in (first, second))
+        read = [{a.tensor for a in schedule.nest.statement(name).reads} for name in (first, second)]
         if (
             not pointwise
-            or (first, second) not in linked
+            or not ((first, second) in linked or (siblings and read[0] & read[1]))
             or not loops
             or len(loops) != len(others)
             or loops[0] is others[0]
@@ -144,6 +148,15 @@ def rejoined(schedule: Schedule, names: tuple[str, ...], keep: int) -> Schedule:
         fused = aligned(schedule, first, second, loops[-1].name)
         schedule = fused if isinstance(fused, Schedule) else schedule
     return schedule
+
+
+def _is_pointwise(schedule: Schedule, name: str, keep: int, once: bool) -> bool:
+    """True for a statement that adds nothing up; with `once` also for one that adds to each element once."""
+    s = schedule.nest.statement(name)
+    if not s.is_reduction:
+        return True
+    moved = {d for loop in schedule.loops(name)[keep:] for d in dims_of(loop.date(name))}
+    return once and s.op == "+=" and all(stride(s.write, d) for d in moved)
 
 
 def units(schedule: Schedule, names: tuple[str, ...], keep: int) -> list[tuple[str, ...]]:

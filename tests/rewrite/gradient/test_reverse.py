@@ -371,3 +371,12 @@ def test_bad_arguments(options: dict[str, Any], message: str) -> None:
 def test_integers_have_no_gradient() -> None:
     with pytest.raises(pf.BadArgument, match=r"vjp: wrt is empty.*the nest has none"):
         pf.vjp(KERNELS["floyd-warshall"].nest)
+
+
+def test_rounding_and_comparisons_have_no_slope_and_arrays_may_be_given_twice() -> None:
+    x, w = nn.input("x", (4,), "float64"), nn.input("w", (4,), "float64")
+    nest = pf.lower(nn.floor(x) * w + nn.cast(nn.greater(x, w), "float64") + nn.round(x))
+    values, factors = np.array([0.5, 1.5, -2.2, 3.0]), np.array([1.0, 2.0, 3.0, 4.0])
+    found = pf.interpret(pf.vjp(nest), {"x": values, "w": factors, "out_bar": values})
+    assert found["x_grad"].tolist() == [0, 0, 0, 0]
+    np.testing.assert_allclose(found["w_grad"], np.floor(values) * values)

@@ -271,7 +271,7 @@ def _on_lanes(
     """The statements outside tiles in common loops where they can be, the loop along memory innermost, on lanes."""
     tiles = [schedule.loops(p.statement)[around] for p in products]
     names = tuple(n for n in kernel.names if not any(x is t for x in schedule.loops(n) for t in tiles))
-    schedule = rejoined(schedule, names, around)
+    schedule = rejoined(schedule, names, around, siblings=True)
     for unit in units(schedule, names, around):
         loops = schedule.loops(unit[0])[around:]
         if loops and is_perfect(schedule, unit):
