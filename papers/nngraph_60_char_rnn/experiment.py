@@ -1,4 +1,4 @@
-"""char-rnn: kernels and copies of a step, `a / sum(a)` on the device, the time of a sequence, and text."""
+"""char-rnn: kernels and copies of a step, forward and in training, `a / sum(a)`, times, a trained network, and text."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from papers.claims import Claim, judged, span
 from papers.mxnet_13890_bulking.devices import OnDevice
 from papers.nngraph_60_char_rnn.figure import draw
 from papers.nngraph_60_char_rnn.model import Array, Network, compiled, generated
+from papers.nngraph_60_char_rnn.training import copies as moved
+from papers.nngraph_60_char_rnn.training import first_network, one_step, torch_losses, trained
 from papers.places import Place, place
 from polyfuse import nn
 from polyfuse.ir.scalar import Read
@@ -23,6 +25,9 @@ from polyfuse.ir.scalar import Read
 Row = dict[str, Any]
 
 TURNS = 15
+CURVE_ERROR = 1e-5
+"""The largest difference of a loss from torch's, relative to it; 150 steps differ by 1.2e-6."""
+
 SEED, BEGIN = 7, "The "
 
 
@@ -37,6 +42,9 @@ def run(target: str, quick: bool, out: Path) -> list[Claim]:
         kept.add(steps(network, batch, where))
         if where.timed and target == "cpu":
             kept.add(sequences(network, times, batch, where, 3 if quick else TURNS))
+    if where.target == "cpu" and not quick:
+        kept.add(training_steps(Network.drawn(65, 128), 3, where))
+        kept.add([curve(where)])
     kept.add([division((6, 8) if small else (3000, 4000), where)])
     kept.add([written(where, 20 if quick and where.timed else 2 if small else 300)])
     for row in kept.rows:
@@ -81,7 +89,35 @@ def claims(rows: list[Row]) -> list[Claim]:
             f"{span(fused)} as fast as unfused steps",
             judged(fused, 1.0),
         ),
+        *training_claims(rows),
         Claim("The network writes what it writes in NumPy.", "–", "the same text", "holds"),
+    ]
+
+
+def training_claims(rows: list[Row]) -> list[Claim]:
+    """What is said of the backward pass."""
+    steps = [r for r in rows if r["what"] == "training step"]
+    curves = [r for r in rows if r["what"] == "training"]
+    return [
+        *(
+            Claim(
+                "Views are read through backward too.",
+                "Narrows of the backward pass vanish",
+                f"{before['copies']} → {after['copies']} copies, "
+                f"{before['kernels']} → {after['kernels']} kernels a step",
+                "holds" if after["copies"] == 0 else "does not hold",
+            )
+            for before, after in zip(steps[::2], steps[1::2], strict=True)
+        ),
+        *(
+            Claim(
+                "The network is trained.",
+                "by torch, from the same weights",
+                f"{r['times']} steps, losses within {r['error']:.1e} of torch's",
+                "holds" if r["error"] <= CURVE_ERROR else "does not hold",
+            )
+            for r in curves
+        ),
     ]
 
 
@@ -114,6 +150,39 @@ def steps(network: Network, batch: int, where: Place) -> list[Row]:
     assert after_["copies"] == 0, "views are read through"
     assert after_["kernels"] <= 1 + 2 * len(network.layers) < before["kernels"]
     return rows
+
+
+def training_steps(network: Network, batch: int, where: Place) -> list[Row]:
+    """Kernels and copies of a training step of one step in time: each statement by itself, and by the default plan."""
+    x = np.eye(network.letters, dtype=np.float32)[np.arange(batch) % network.letters]
+    given = (x, *network.start(batch), np.arange(batch) % network.letters)
+    rows, losses = [], []
+    for form, fuse in (("before", False), ("after", True)):
+        step = one_step(network.copied(), batch, fuse=fuse, **where.options)
+        counts = {"kernels": step.net.report().launches, "copies": len(moved(step.net))}
+        rows.append({"what": "training step", "form": form, **about(network, batch), **counts})
+        losses.append([step(*given) for _ in range(2)])
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+    before, after = rows
+    assert before["copies"] >= 8 * len(network.layers), "each Narrow is a copy, and so is its adjoint"
+    assert after["copies"] == 0, "views are read through, forward and backward"
+    return rows
+
+
+def curve(where: Place) -> Row:
+    """The network trained from the weights that torch began with, and how far the losses are from torch's."""
+    network, expected = first_network(), torch_losses()
+    count = len(expected)
+    ours = np.array(trained(network, count, **where.options))
+    error = float((np.abs(ours - expected) / expected).max())
+    assert error <= CURVE_ERROR, "the same losses, but for the rounding of float32"
+    return {
+        "what": "training",
+        "form": "losses beside torch's",
+        **about(network, 16),
+        "times": count,
+        "error": error,
+    }
 
 
 def copies(nest: pf.Nest, net: pf.Executable) -> int:

@@ -67,6 +67,11 @@ class Network:
         ]
         return cls(tuple(layers), some(letters, hidden), some(letters))
 
+    def copied(self) -> Network:
+        """The same weights in arrays of its own, as a training step changes them."""
+        layers = tuple(Layer(*(x.copy() for x in (one.w, one.u, one.b, one.bu))) for one in self.layers)
+        return Network(layers, self.out_w.copy(), self.out_b.copy())
+
     @property
     def letters(self) -> int:
         return int(self.out_b.shape[0])

@@ -14,7 +14,7 @@ pytest.importorskip("ipykernel")
 
 DOCS = Path(__file__).parents[2] / "docs"
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
-NEEDED = {"torch_model": "torch", "tuning_on_dask": "distributed"}
+NEEDED = {"torch_model": "torch", "training": "torch", "tuning_on_dask": "distributed"}
 PLACES = re.compile(r"/(?:home|root|tmp|work|Users)/")
 PICTURES = {"jacobi_2d": 4, "reading_a_refusal": 3, "first_network": 2}
 """How many pictures a notebook shows at least; others one or none."""
@@ -40,7 +40,7 @@ def refusals(notebook: Any) -> list[str]:
 
 def test_the_tutorials_are_listed() -> None:
     text = (DOCS / "tutorials.md").read_text(encoding="utf-8")
-    assert len(NOTEBOOKS) == 8
+    assert len(NOTEBOOKS) == 9
     for path in NOTEBOOKS:
         assert f"](notebooks/{path.name})" in text
         assert f"\nnotebooks/{path.stem}\n" in text
