@@ -21,7 +21,7 @@ from polyfuse.sets import IN, OUT
 from polyfuse.strategy.candidates import Choose, Wish, cheapest
 from polyfuse.strategy.cost.roofline import Model
 from polyfuse.strategy.fusion.alignments import Alignments
-from polyfuse.strategy.fusion.gemm_pairs import joined_in_steps, joined_in_tiles
+from polyfuse.strategy.fusion.gemm_pairs import joined_in_order, joined_in_steps, joined_in_tiles
 from polyfuse.strategy.plan import (
     Decision,
     costly_sentence,
@@ -284,7 +284,11 @@ def considered(state: Search, model: Model, producer: str, consumer: str, level:
             Decision(*pair, False, at, 0, 0, total, together.total, None, sentence, chosen=True)
         )
     parts_and_whole = schedule.nest, model, first, second, merged
-    products = joined_in_steps(*parts_and_whole) or joined_in_tiles(*parts_and_whole)
+    products = (
+        joined_in_steps(*parts_and_whole)
+        or joined_in_tiles(*parts_and_whole)
+        or joined_in_order(*parts_and_whole)
+    )
     if products is not None:
         apart, together = products
         total = sum(cost.total for cost in apart)

@@ -1,0 +1,42 @@
+"""What the search for groups says of a product that a fusion would take its blocks from."""
+
+from __future__ import annotations
+
+import pytest
+
+from polyfuse.ir import Nest, Tensor, statement
+from polyfuse.machine import KiB, MiB, cpu
+from polyfuse.strategy import plan_for
+
+AVX2 = cpu("avx2", 1, 32, (32 * KiB, 512 * KiB, 16 * MiB), 3.5e9)
+
+
+def of_sentences(words: int, outputs: int) -> Nest:
+    """Two sentences scaled word by word, then a linear layer of all words, as in a transformer of torch."""
+    return Nest.of(
+        [
+            Tensor("x", (2, words, 64), "float32", "input"),
+            Tensor("w", (outputs, 64), "float32", "input"),
+            Tensor("v", (2 * words, 64), "float32", "temporary"),
+            Tensor("y", (2 * words, outputs), "float32", "output"),
+        ],
+        [
+            statement(
+                f"{{ scale[i, j, k] : 0 <= i < 2 and 0 <= j < {words} and 0 <= k < 64 }}",
+                f"v[{words} * i + j, k] = 2.0 * x[i, j, k]",
+            ),
+            statement(f"{{ zero[i, j] : 0 <= i < {2 * words} and 0 <= j < {outputs} }}", "y[i, j] = 0.0"),
+            statement(
+                f"{{ mac[i, j, k] : 0 <= i < {2 * words} and 0 <= j < {outputs} and 0 <= k < 64 }}",
+                "y[i, j] += v[i, k] * w[j, k]",
+            ),
+        ],
+    )
+
+
+@pytest.mark.parametrize("outputs", [256, 4096])
+def test_a_product_keeps_its_parallel_loops(outputs: int) -> None:
+    """Behind words of sentences its rows would carry a dependence, and its tiles would be plain loops."""
+    plan = plan_for(of_sentences(16, outputs), AVX2)
+    assert any(loop.bind == "microkernel" for loop in plan.schedule.loops("mac"))
+    assert ("scale", "mac") not in {(d.producer, d.consumer) for d in plan.decisions if d.taken}
