@@ -24,6 +24,7 @@ from polyfuse.codegen.cpu.intrinsics.half_conversions import (
 )
 from polyfuse.codegen.cpu.intrinsics.microkernels.row_mac import row_mac
 from polyfuse.codegen.cpu.intrinsics.microkernels.row_mac_window import row_mac_windows
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_dot import tile_dot
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import tile_mac, tile_mac_ahead
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac_edge import tile_mac_cut
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac_triangular import tile_mac_slanted
@@ -107,6 +108,7 @@ __all__ = [
     "store_transposed",
     "stores_done",
     "team_of",
+    "tile_dot",
     "tile_first",
     "tile_like",
     "tile_mac",

@@ -4,11 +4,14 @@
     for k: for c: y[c] += a[k] * b[k, c]                ->   one operation on a row of sums
     for c: for s: for q: for f: y[q, f] += x[c, 2*q + s] * w[c, s, f]   ->   the same, over two loops of steps
     for r: for s: for q: y[q] += w[r, s] * x[r, 2*q + s]   ->   one operation on a row of sums, over a window
+    for k: for r: for c: for l < 8: y[r, c] += a[r, 8*k + l] * b[c, 8*k + l]   ->   one operation on a tile of sums,
+    each of which is a vector of partial sums meanwhile
     with math="tf32": for k: for r: for c: y[r, c] += tf32(a[r, k]) * tf32(b[k, c])   ->   a GPU's tensor cores
     with math="f64": the same of float64 numbers, which nothing rounds
 
-It changes no order (every sum is added up over k as before), so nothing can be illegal but a factor that is one of the
-sums in registers; what it needs besides is the shape, and a refusal says what the shape lacks.
+It changes no order (every sum is added up over k as before, but for that of partial sums, which a reduction may have in
+any order), so nothing can be illegal but a factor that is one of the sums in registers; what it needs besides is the
+shape, and a refusal says what the shape lacks.
 """
 
 from __future__ import annotations
@@ -79,6 +82,7 @@ class Roles:
     """The roles of a product's loops, and which of its two reads has rows that are broadcast.
 
     A product of one row has no loop of rows. Its steps may be those of a window, and its left factor a row as well.
+    `lanes` is the innermost loop where that goes through steps too: both factors are read along it in vectors.
     """
 
     steps: tuple[Loop, ...]
@@ -86,6 +90,7 @@ class Roles:
     columns: Loop
     left: int
     right: int
+    lanes: Loop | None = None
 
 
 def microkernel(nest: Nest, tree: Tree, statement: str, loop: str, math: Math = "ieee") -> Tree:
@@ -237,6 +242,10 @@ def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop, math: Math = "ie
         )
     moves = _Moves(nest, tree, statement, evenly=math == "ieee")
     steps = tuple(x for x in chain if not any(moves.of(s.write, x)))
+    if len(chain) == 4 and len(steps) == 2 and steps == (chain[0], chain[3]):
+        if math != "ieee":
+            raise refuse(f"math={math!r} multiplies tiles whose innermost loop is of rows or columns")
+        return _dots(nest, moves, s, chain, refuse)
     rest = chain[len(steps) :]
     if not steps or steps != chain[: len(steps)] or not 1 <= len(rest) <= 2:
         raise refuse(
@@ -254,6 +263,53 @@ def roles_of(nest: Nest, tree: Tree, statement: str, top: Loop, math: Math = "ie
     raise refuse(
         "needs y[rows, columns] += a[rows, steps] * b[steps, columns] with columns along last axes, or panels'"
     )
+
+
+def _dots(
+    nest: Nest,
+    moves: _Moves,
+    s: Statement,
+    chain: tuple[Loop, ...],
+    refuse: Callable[[str], InvalidSchedule],
+) -> Roles:
+    """The roles of the loops of dot products: steps, rows, columns, and lanes of a vector of steps."""
+    top, *both, lanes = chain
+    count, itemsize = extent(nest, lanes), nest.tensor(s.write.tensor).itemsize
+    if count is None or count * itemsize not in (16, 32, 64):
+        raise refuse(f"needs an innermost loop of a vector's steps, 16, 32 or 64 bytes of them, not {count}")
+    for rows, columns in (tuple(both), tuple(reversed(both))):
+        for left, right in ((0, 1), (1, 0)):
+            a, b = s.reads[left], s.reads[right]
+            if (
+                _one_row(moves.of(s.write, rows), False)
+                and moves.along_lanes(s.write, columns)
+                and all(_along_last(moves.of(each, lanes)) for each in (a, b))
+                and all(moves.of(each, lanes)[-1] == 1 for each in (a, b))
+                and all(_along_last(moves.of(each, top)) for each in (a, b))
+                and all(moves.of(each, top)[-1] == count for each in (a, b))
+                and _one_row(moves.of(a, rows), False)
+                and _one_row(moves.of(b, columns), False)
+                and not any((*moves.of(a, columns), *moves.of(b, rows)))
+            ):
+                _checked_dots(nest, rows, columns, count, refuse)
+                return Roles((top,), rows, columns, left, right, lanes)
+    raise refuse(
+        "needs y[rows, columns] += a[rows, steps] * b[columns, steps] with steps along last axes, of which the outer "
+        "loop goes on by as many as the inner one has"
+    )
+
+
+def _checked_dots(
+    nest: Nest, rows: Loop, columns: Loop, lanes: int, refuse: Callable[[str], InvalidSchedule]
+) -> None:
+    high, wide = extent(nest, rows), extent(nest, columns)
+    if high is None or wide is None or min(high, wide) < 2 or high * wide * lanes > MOST_SUMS:
+        raise refuse(
+            f"needs a tile of at least 2 rows and 2 columns and at most {MOST_SUMS} partial sums, not {high} x {wide} "
+            f"x {lanes}"
+        )
+    if wide > lanes or wide & (wide - 1):
+        raise refuse(f"needs a power of two of columns that a vector of {lanes} holds, not {wide}")
 
 
 def _fits(moves: _Moves, s: Statement, roles: Roles, anyhow: bool) -> bool:

@@ -68,7 +68,7 @@ def _next_panel(nest: Nest, tree: Tree, statement: str, tensor: str, outer: Loop
         )
     free = replace(kernel, bind=None)
     roles = roles_of(nest, replace_node(tree, kernel, free), statement, free)
-    if roles.rows is None or len(roles.steps) != 1:
+    if roles.rows is None or len(roles.steps) != 1 or roles.lanes is not None:
         raise InvalidSchedule(
             "prefetch: only a tile of several rows with one loop of steps can prefetch a panel"
         )

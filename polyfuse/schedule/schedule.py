@@ -458,10 +458,12 @@ class Schedule(Edited):
 
         for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   one operation on a tile of r x c sums
         for k: for c: y[c] += a[k] * b[k, c]                ->   one operation on a row of c sums
+        for k: for r: for c: for l: y[r, c] += a[r, 8*k + l] * b[c, 8*k + l]   ->   the same, in dot products
 
         Rows and columns have constant extents, and the columns lie along the last axes of y and b. Full tiles are
         separated; partial ones run the same steps with masked lanes. A row consists of whole vectors of columns; a
-        short row is accumulated in several partial sums. In a GPU's threads the microkernel is one operation, in the
+        short row is accumulated in several partial sums, and each of a tile of dot products, whose innermost loop has
+        the steps of a vector, in as many as that has. In a GPU's threads the microkernel is one operation, in the
         order as written, if the sums are promoted to registers and the factors to swizzled panels in shared memory;
         otherwise the loops stay.
 

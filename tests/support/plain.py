@@ -61,6 +61,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "min_any_order": np.minimum,
         **FUNCTIONS,
         "TileSpec": TileSpec,
+        "tile_dot": plain_dots,
         "tile_mac": plain_tile,
         "tile_mac_ahead": plain_tile_ahead,
         "tile_mac_cut": plain_cut_tile,
@@ -254,6 +255,17 @@ def plain_transposed_load(
     for r, c in np.ndindex(rows, columns):
         at = [index + (c if axis == x_column else 0) for axis, index in enumerate(x_at)]
         tile[r, c] = x[(*at[:-1], at[-1] + r)]
+
+
+def plain_dots(tile: TileSpec, rows_here: int, columns_here: int, b_row: int, **operands: Any) -> None:
+    """What tile_dot computes: steps lie along the last axes of both factors, b's columns along `b_row`."""
+    assert 0 < rows_here <= tile.rows
+    assert 0 < columns_here <= tile.columns
+    across, at = np.swapaxes(operands["b"], b_row, -1), list(operands["b_at"])
+    at[b_row], at[-1] = at[-1], at[b_row]
+    step = operands["a"].ndim - 1
+    turned = {**operands, "a_step": step, "b": across, "b_at": tuple(at), "b_step": b_row}
+    plain_tile(TileSpec(rows_here, columns_here), **turned)
 
 
 def plain_cut_tile(tile: TileSpec, rows_here: int, columns_here: int, **operands: Any) -> None:

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from polyfuse.codegen.cpu.intrinsic_table import WHOLE
 from polyfuse.codegen.cpu.patterns.calls import printed
+from polyfuse.codegen.cpu.patterns.dot_microkernel import dot_products
 from polyfuse.codegen.cpu.patterns.gemv import row_product
 from polyfuse.codegen.cpu.patterns.microkernel import one_loop_of_steps
 from polyfuse.codegen.cpu.patterns.no_unroll import rows_not_written_out
@@ -120,6 +121,10 @@ def _line(call: ast.Call | None) -> Lines | None:
 
 def _row_mac(p: LoopPrinter, loop: For) -> Lines | None:
     return _line(row_product(loop)) if loop.bind == "microkernel" else None
+
+
+def _tile_dot(p: LoopPrinter, loop: For) -> Lines | None:
+    return _line(dot_products(loop)) if loop.bind == "microkernel" else None
 
 
 def _row_mac_windows(p: LoopPrinter, loop: For) -> Lines | None:
@@ -234,6 +239,7 @@ CPU_PATTERNS = (
     # loops that the schedule bound to a microkernel
     LoopPattern("row_mac", _row_mac, "one row times a matrix, sums in registers"),
     LoopPattern("row_mac_windows", _row_mac_windows, "a row of sums over a window, sums in registers"),
+    LoopPattern("tile_dot", _tile_dot, "a tile of a product, each sum a vector of partial sums in registers"),
     LoopPattern(
         "tile_mac",
         _product(lambda tile, p: one_loop_of_steps(tile, p.around[:-1], p.facts)),

@@ -48,9 +48,12 @@ class _Finished(Run):
         extents = self.chains[name].extents[depth:]
         itemsize = self.counts.nest.tensor(self.counts.nest.statement(name).write.tensor).itemsize
         lanes = self.machine.vector_bytes // itemsize
-        count, columns = extents[0], extents[-1]
-        rows = extents[1] if len(loops_around(steps, name)) > 2 else 1
+        count, columns, inside = extents[0], extents[-1], loops_around(steps, name)
+        rows = extents[1] if len(inside) > 2 else 1
         vectors = ceil(columns / lanes)
+        write = self.counts.nest.statement(name).write
+        if all(stride(write, d) == 0 for d in dims_of(inside[-1].date(name))):  # each sum is a vector
+            vectors *= extents[2]
         sums = rows * vectors
         issued = sums / self.machine.multiply_adds
         loaded = self.machine.loading * (rows + vectors)

@@ -20,6 +20,8 @@ from polyfuse.machine import KiB, MiB, cpu
 from polyfuse.strategy import plan_for
 from tests.codegen.cpu.patterns.test_outer_loop_vectorize import abreast, filtered
 from tests.codegen.cpu.patterns.test_transposed_stores import convolution
+from tests.schedule.test_dot_microkernel import dots
+from tests.schedule.test_dot_microkernel import tiled as in_dots
 from tests.schedule.test_microkernel_verb import in_place, product, tiled
 
 ONE = cpu("one core", 1, 64, (32 * KiB, 1 * MiB, 32 * MiB), 2.6e9)
@@ -81,7 +83,7 @@ def exchanged() -> pf.Schedule:
 
 
 def transposed() -> pf.Schedule:
-    x, w = nn.input("x", (24, 75)), nn.input("w", (128, 75))
+    x, w = nn.input("x", (1024, 75)), nn.input("w", (128, 75))
     return plan_for(pf.lower(x @ nn.transpose(w)), ONE).schedule
 
 
@@ -107,6 +109,7 @@ def whole_tiles() -> pf.Schedule:
 PROGRAMS: dict[str, Callable[[], pf.Schedule]] = {
     "row_mac": lambda: dense(1),
     "row_mac_windows": depthwise,
+    "tile_dot": lambda: in_dots(dots(7, 9, 37), 3, 4, 8).microkernel("mac", "k"),
     "tile_mac": whole_tiles,
     "tile_mac_slanted": lambda: bordered("j > i"),
     "tile_mac_windows": lambda: convolved(28),

@@ -25,8 +25,9 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import Operand, Tile, are_literals, plus
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import Operand, Tile, are_literals, exchanged, plus
 from polyfuse.codegen.cpu.intrinsics.stack_arrays import array_on_stack
+from polyfuse.schedule.microkernel_verb import padded
 
 Move = Callable[[Tile, Operand, list[Any], int], None]
 """A function that copies a tile to an operand or back: shape, tile, places in the operand, its rows."""
@@ -126,8 +127,12 @@ def _load(loaded: Tile, held: Operand, places: list[Any], rows: int) -> None:
 
 
 def _tile(builder: ir.IRBuilder, dtype: Any, rows: int, columns: int) -> Tile:
-    """A tile of numbers that are only moved: integers as floats of their size."""
-    return Tile(builder, types.float32 if dtype.bitwidth == 32 else types.float64, rows, columns)
+    """A tile of numbers that are only moved: integers as floats of their size. Its squares are no wider than high.
+
+    In squares of 16 half of a panel of 8 columns would be nothing.
+    """
+    kind = types.float32 if dtype.bitwidth == 32 else types.float64
+    return Tile(builder, kind, rows, columns, most=padded(rows, dtype.bitwidth // 8))
 
 
 def transposed(builder: Any, square: list[Any]) -> list[Any]:
@@ -137,15 +142,6 @@ def transposed(builder: Any, square: list[Any]) -> list[Any]:
     while by:
         for r in range(lanes):
             if not r & by:
-                square[r], square[r + by] = _exchanged(builder, square[r], square[r + by], by, lanes)
+                square[r], square[r + by] = exchanged(builder, square[r], square[r + by], by, lanes)
         by //= 2
     return square
-
-
-def _exchanged(builder: Any, a: Any, b: Any, by: int, lanes: int) -> tuple[Any, Any]:
-    """Two rows `by` apart: what a has in lanes where b is to be goes to b, and the other way."""
-    low = [lane if not lane & by else lanes + lane - by for lane in range(lanes)]
-    high = [lane + by if not lane & by else lanes + lane for lane in range(lanes)]
-    kind = ir.VectorType(ir.IntType(32), lanes)
-    first, second = (builder.shuffle_vector(a, b, ir.Constant(kind, mask)) for mask in (low, high))
-    return first, second

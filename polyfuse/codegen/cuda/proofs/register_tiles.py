@@ -96,7 +96,7 @@ def _tile_product(
         roles = roles_of(nest, replace_node(part, top, free), s.name, free, top.math)
     except InvalidSchedule:
         return None
-    if roles.rows is None or len(roles.steps) != 1:
+    if roles.rows is None or len(roles.steps) != 1 or roles.lanes is not None:
         return None
     (by_step,) = roles.steps
     sums = geometries.get(s.write.tensor)

@@ -31,6 +31,9 @@ from polyfuse.strategy.cpu.gemm.blocks import Blocking, Task
 VECTORS = (1, 2, 4)
 """Vectors in a row of the tile: whole cache lines or parts of one, and few, since more rows use each more often."""
 
+DOT_COLUMNS = (4, 8)
+"""Columns of a tile of dot products: powers of two, whose partial sums are added up in a tree."""
+
 
 def blocking(task: Task) -> Blocking | None:
     """The fastest blocking by the model, of equals the first; None if there are no two rows and columns."""
@@ -62,6 +65,39 @@ def choices(task: Task) -> Iterator[Blocking]:
     for rows, columns in tiles(task):
         for (steps, width), (left, right) in product(_blocks(task, rows, columns), packings):
             yield Blocking(rows, columns, steps, width, left, right)
+    if task.along:
+        yield from _dot_products(task)
+
+
+def _dot_products(task: Task) -> Iterator[Blocking]:
+    """Blocks of tiles of dot products whose partial sums, a vector of each row and one of b fit into the registers.
+
+    A block of b stays in L1 while all rows of a go by, or these stay in L2 while all of b goes by.
+    """
+    e, lanes, registers = (
+        task.extents,
+        task.machine.vector_bytes // task.itemsize,
+        task.machine.vector_registers,
+    )
+    for columns in (c for c in DOT_COLUMNS if c <= min(lanes, e.columns)):
+        for rows in range(2, e.rows + 1):
+            if rows * columns + min(rows, columns) + 1 > registers:
+                break
+            for width in dict.fromkeys((*(v * lanes for v in VECTORS if v * lanes < e.columns), e.columns)):
+                for steps in _dot_steps(task, width):
+                    if steps >= 2 * lanes:
+                        yield Blocking(rows, columns, steps, width, False, False, lanes=lanes)
+
+
+def _dot_steps(task: Task, width: int) -> dict[int, None]:
+    """Steps of a block of so many columns: the fewest equal blocks, whole vectors, for each cache it may stay in."""
+    e, lanes = task.extents, task.machine.vector_bytes // task.itemsize
+    l1, l2 = task.l1.size // 2, task.l2.size // 2
+    found: dict[int, None] = {}
+    for size, lines in ((l1, width), (l2, width), (l2, e.alike * e.rows)):
+        blocks = ceil(e.steps / max(lanes, size // (lines * task.itemsize)))
+        found[e.steps if blocks == 1 else ceil(e.steps / blocks / lanes) * lanes] = None
+    return found
 
 
 def tiles(task: Task) -> Iterator[tuple[int, int]]:

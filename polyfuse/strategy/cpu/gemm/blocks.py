@@ -60,7 +60,11 @@ class Extents:
 
 @dataclass(frozen=True)
 class Blocking:
-    """The sizes of a product's loops (strategy.blocking), and which operands are packed; `seconds` by the model."""
+    """The sizes of a product's loops (strategy.blocking), and which operands are packed; `seconds` by the model.
+
+    With `lanes` tiles are of dot products: each sum is a vector of so many partial sums, and both operands are read
+    along the steps, where they lie.
+    """
 
     rows: int
     columns: int
@@ -69,13 +73,15 @@ class Blocking:
     pack_left: bool
     pack_right: bool
     seconds: float = 0.0
+    lanes: int = 0
 
     @property
     def name(self) -> str:
         """What tells it from other blocks of a product, as a wish calls it (polyfuse.strategy.candidates)."""
         packed = (side for side, packs in (("left", self.pack_left), ("right", self.pack_right)) if packs)
         size = f"tiles of {self.rows} x {self.columns}, blocks of {self.steps} steps x {self.width} columns"
-        return ", ".join((size, *(f"{side} packed" for side in packed)))
+        dots = (f"dot products of {self.lanes} lanes",) if self.lanes else ()
+        return ", ".join((size, *dots, *(f"{side} packed" for side in packed)))
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,8 @@ class Task:
 
     `across`: the sums' neighbours in memory are no columns. Then all steps are in one block, the sums in a buffer where
     columns are neighbours, and they are turned when they leave it. `held` are the bytes that go by before the same
-    numbers are read again: those of a call, or of a step of a loop around all of the product.
+    numbers are read again: those of a call, or of a step of a loop around all of the product. Rows of both operands may
+    lie `along` the steps: a[rows, steps] and b[columns, steps], as torch has its weights.
     """
 
     extents: Extents
@@ -94,6 +101,7 @@ class Task:
     machine: CpuMachine
     across: bool = False
     held: int = 0
+    along: bool = False
 
     @property
     def l1(self) -> Level:

@@ -16,7 +16,7 @@ from polyfuse.strategy.cost.counts import Counts, dims_of
 from polyfuse.strategy.cost.load_balance import Share, busiest, pieces, place_of, place_one_by_one
 from polyfuse.strategy.cpu.gemm.blocking import blocking, blockings
 from polyfuse.strategy.cpu.gemm.blocks import Blocking, Extents, Operand, Task
-from polyfuse.strategy.match.gemm import Factor, Product, moved_axes
+from polyfuse.strategy.match.gemm import Factor, Product, is_product, moved_axes, moves_by_one
 from polyfuse.strategy.transforms.band_verbs import constant_extent
 
 PIECES_IN_STEPS = 8
@@ -262,7 +262,21 @@ class Question:
         left = self._operand(p.left, p.rows, first, packable=not (window or p.windowed))
         right = self._operand(p.right, first, p.columns)
         itemsize = nest.tensor(nest.statement(self.product.statement).write.tensor).itemsize
-        return Task(extents, left, right, itemsize, self.machine, p.across, self.held)
+        along = not window and self._lie_along(first)
+        return Task(extents, left, right, itemsize, self.machine, p.across, self.held, along)
+
+    def _lie_along(self, steps: int) -> bool:
+        """True if both factors are read along the steps, by one, as tensors that stay where they are: x[i, k], w[j, k].
+
+        All sums have all steps then. What is in other loops, or lies across the sums, has other tiles.
+        """
+        p, nest = self.product, self.schedule.nest
+        s = nest.statement(p.statement)
+        if self.around or p.across or p.group or not is_product(nest.domains[p.statement], {*p.steps}):
+            return False
+        axes = [f.axes[steps] == nest.tensor(f.access.tensor).rank - 1 for f in (p.left, p.right)]
+        even = [not f.computed and moves_by_one(f.access, len(s.dims)) for f in (p.left, p.right)]
+        return all((*axes, *even)) and p.left.access.tensor != p.right.access.tensor
 
     def _operand(self, factor: Factor, row: int, along: int, packable: bool = True) -> Operand:
         """The factor with the dimension that its panel's rows count, and the dimension along a row."""

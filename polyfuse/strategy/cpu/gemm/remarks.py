@@ -19,8 +19,12 @@ def sentences(task: Task, b: Blocking, names: tuple[str, str, str], often: float
     used = vectors * (b.rows + 1) + 1
     panel, block = e.of_left(b.rows, b.steps) * task.itemsize, task.block(b)
     blocks = ceil(e.steps / b.steps)
+    if b.lanes:
+        used = b.rows * b.columns + min(b.rows, b.columns) + 1
+    dots = f" as vectors of {b.lanes} partial sums" if b.lanes else ""
     lines = [
-        f"{rows} x {columns} in tiles of {b.rows} x {b.columns} sums: {used} of {m.vector_registers} vector registers",
+        f"{rows} x {columns} in tiles of {b.rows} x {b.columns} sums{dots}: {used} of {m.vector_registers} "
+        "vector registers",
         f"{steps} in {'one block' if blocks == 1 else 'blocks'} of {b.steps}: {b.rows} x {b.steps} of "
         f"{task.left.tensor} is {kib(panel)} of L1's {kib(task.l1.size)}",
     ]

@@ -192,6 +192,8 @@ class _Blocks:
         most, block = task.extents.rows, self._block(self.product.rows)
         choices = [b for b in blockings(task) if b.rows % block == 0 or b.rows >= most]
         choices = [b for b in self.question.in_whole_tiles(choices, share) if self._begins_panels(b)]
+        if any(self._block(d) > 1 for d in (*self.product.others, self.product.rows, self.product.columns)):
+            choices = [b for b in choices if not b.lanes]  # what follows needs the sums of several tiles
         why = "a tile holds at least two rows and two columns of sums"
         if self.product.group:
             why += f", and whole vectors, or half of one, of the {self.product.group} columns of a group"
@@ -244,7 +246,7 @@ class _Blocks:
         batches = {d: cut(d, blocks[d]) if blocks[d] > 1 else inner[d] for d in others}
         within = tuple(inner[d] for d in others if blocks[d] > 1)
         packs_left, packs_right = b.pack_left and not task.left.fixed, b.pack_right and not task.right.ahead
-        alike = self.question.alike() if packs_right else ()
+        alike = self.question.alike() if packs_right or b.lanes else ()
         within_blocks = [batches[d] for d in others if d in alike and (d != shared or outer)]
         outer += [loop for loop in batches.values() if loop not in within_blocks]
         # a buffer has a constant size, whatever the sizes at a call are
@@ -252,35 +254,43 @@ class _Blocks:
             (packs_left or packs_right) and self._is_symbolic(loops[first])
         )
         wide = b.width < task.extents.columns or (packs_right and self._is_symbolic(loops[p.columns]))
+        if several and b.lanes:  # all rows stay near while b goes by
+            outer.append(cut(first, b.steps))
         if wide or (packs_right and not several):
             # whole tiles: a core's columns are, which may be a few more than its part of them
             outer.append(cut(p.columns, ceil(b.width / b.columns) * b.columns))
             panel = ahead = outer[-1] if task.asks(b) else None
-        if several:
+        if several and not b.lanes:
             outer.append(cut(first, b.steps))
             ahead = outer[-1] if panel is not None else None
         block = outer[-1] if outer else None
         outer += within_blocks
-        rows, columns = cut(p.rows, b.rows), cut(p.columns, b.columns)
-        tile, places = (columns, *within)[-1], tuple(reversed((*outer, rows, columns, *within)))
-        order = (*outer, rows, columns, *within, *(inner[d] for d in (*p.steps, p.rows, p.columns)))
-        schedule = reordered(schedule, name, order)
+        rows = cut(p.rows, b.rows)
+        # a tile of dot products has too few columns for what stands with it, which gets a row of tiles
+        columns = () if b.lanes else (cut(p.columns, b.columns),)
+        places = tuple(reversed((*outer, rows, *columns, *within)))
+        tile, innermost = places[0], [inner[d] for d in (*p.steps, p.rows, p.columns)]
+        schedule = reordered(schedule, name, (*reversed(places), *innermost))
         if self.around:
-            schedule = self._with_those_in_tiles(schedule, rows, columns)
+            schedule = self._with_those_in_tiles(schedule, rows, *columns)
         else:
             schedule = self._with_guests(schedule, rows, places)
         for place in places:
-            schedule = self._guests_on_lanes(schedule, place, place in (columns, tile))
+            schedule = self._guests_on_lanes(schedule, place, place in (*columns, tile))
         if share is not None:
             schedule = schedule.bind(name, **{outer[0]: share.place})
         schedule = with_panels(schedule, self.question, task, b, block, rows)
         if p.across:
             schedule = schedule.promote(self.own, name, at=tile, panel=(p.lanes, b.columns))
-        schedule = schedule.microkernel(name, inner[first])
+        if b.lanes:
+            order = cut(p.columns, b.columns), cut(first, b.lanes)
+            innermost = [order[1], *(inner[d] for d in (p.rows, p.columns, first))]
+            schedule = reordered(schedule, name, (order[0], *innermost))
+        schedule = schedule.microkernel(name, innermost[0])
         if ahead is not None:
             panels = (r.tensor for r in schedule.nest.statement(name).reads if stride(r, p.columns))
             schedule = schedule.prefetch(name, next(panels), ahead)
-        schedule = self._in_buffers(schedule, panel if several else tile, {columns, tile}, b.columns)
+        schedule = self._in_buffers(schedule, panel if several else tile, {*columns, tile}, b.columns)
         names = loops[p.rows].name, loops[p.columns].name, loops[first].name
         said = sentences(task, b, names, often)
         if share is not None and share.part < 1.0:

@@ -157,6 +157,31 @@ def test_an_operand_across_memory_is_packed() -> None:
     assert chosen(across).pack_right
 
 
+def along(rows: int, columns: int, steps: int, machine: Machine, fixed: bool = False) -> Task:
+    """x[i, k] * w[j, k], with w as torch has weights."""
+    left, right = Operand("x", 4 * steps, contiguous=True), Operand("w", 4 * steps, False, fixed)
+    return Task(Extents(rows, columns, steps), left, right, 4, machine, along=True)
+
+
+@pytest.mark.parametrize("sides", [(2, 3072, 768), (32, 256, 256), (32, 50257, 768), (64, 768, 3072)])
+def test_a_weight_that_few_rows_use_is_read_as_it_lies(sides: tuple[int, int, int]) -> None:
+    """Packing transposes it for each call; in dot products both are read along the steps."""
+    b = chosen(along(*sides, AVX2))
+    assert b.lanes == 8
+    assert not b.pack_left
+    assert not b.pack_right
+    assert b.rows * b.columns + min(b.rows, b.columns) < AVX2.vector_registers
+
+
+def test_a_weight_that_many_rows_use_or_no_call_changes_is_packed() -> None:
+    assert not chosen(along(2048, 512, 512, AVX512)).lanes
+    assert not chosen(along(64, 512, 512, AVX2, fixed=True)).lanes
+
+
+def test_fewer_steps_than_two_vectors_are_no_dot_products() -> None:
+    assert not any(b.lanes for b in choices(along(32, 64, 15, AVX2)))
+
+
 def test_a_batch_of_few_rows_does_not_pay_for_packing() -> None:
     assert not chosen(task(16, 1024, 512)).pack_right
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.ir import Nest, Tensor, statement
-from polyfuse.machine import KiB, Machine, cpu
+from polyfuse.machine import KiB, Machine, MiB, cpu
 from polyfuse.strategy import plan_for
 from tests.support.emitted import in_one_line
 from tests.support.examples import examples
@@ -133,7 +133,7 @@ def test_blocks_panels_and_the_sums_rounding(left: str, right: str) -> None:
     rng = np.random.default_rng(2)
     inputs = {t.name: rng.standard_normal(t.shape).astype(t.dtype) for t in nest.inputs}
     net = pf.compile(nest, target="cpu", machine=SMALL)
-    assert "tile_mac(" in net.source
+    assert ("tile_dot(" if (left, right) == ("ik", "jk") else "tile_mac(") in net.source
     steps = [step for step in net.schedule.steps if step.verb in ("split", "promote")]
     assert any(step.verb == "split" and step.args[:2] == ("mac", "k") for step in steps)
     exact = pf.interpret(nest, inputs)["out"]
@@ -198,7 +198,7 @@ def test_a_batch_of_products() -> None:
 @pytest.mark.parametrize("order", ["bik,jk->bij", "bik,bjk->bij", "abik,ajk->abij"])
 def test_what_batches_have_in_common_is_packed_once(units: int, order: str) -> None:
     """for b: { pack w; for i: … }  ->  pack w; for b: for i: …; not where each batch has a w of its own."""
-    sizes = {"a": 2, "b": 5, "i": 14, "k": 60, "j": 40}
+    sizes = {"a": 2, "b": 5, "i": 14, "k": 15, "j": 40}  # too few steps for dot products, which pack nothing
     nest = pf.einsum(order, {d: size for d, size in sizes.items() if d in order}, dtype="float32")
     net = agrees(nest, replace(SMALL, units=units, region_seconds=0.0))
     copies = [s.name for s in net.schedule.nest.statements if s.name.startswith(("load", "pack"))]
@@ -206,6 +206,13 @@ def test_what_batches_have_in_common_is_packed_once(units: int, order: str) -> N
     again = [loop.name for loop in net.schedule.loops("mac") if loop.name not in around]
     assert copies
     assert any(name.startswith("b") for name in again) == ("bjk" not in order)
+
+
+@pytest.mark.parametrize("order", ["bik,jk->bij", "bik,bjk->bij"])
+def test_batches_of_dot_products(order: str) -> None:
+    sizes = {"b": 2, "i": 3, "k": 130, "j": 40}
+    net = agrees(pf.einsum(order, sizes, dtype="float32"), replace(SMALL, units=2, region_seconds=0.0))
+    assert "tile_dot(" in net.source
 
 
 def test_cores_share_rows_or_columns() -> None:
@@ -347,3 +354,16 @@ def test_a_tensor_with_itself(text: str, rows: int) -> None:
     assert "tile_mac" in net.source or "[k, i]" not in text
     expected = A.T @ A if "[k, i]" in text else A @ A.T
     np.testing.assert_allclose(net(A), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_weight_that_is_an_input_is_read_as_it_lies() -> None:
+    """As torch has it, (outputs, inputs); what follows gets rows of whole vectors, not the four columns of a tile."""
+    x, w, b = nn.input("x", (7, 261)), nn.input("w", (50, 261)), nn.input("b", (50,))
+    nest = pf.lower(nn.relu(x @ nn.transpose(w) + b))
+    net = pf.compile(nest, target="cpu", machine=cpu("avx2", 1, 32, (32 * KiB, 512 * KiB, 16 * MiB), 3.5e9))
+    assert "tile_dot(" in net.source
+    assert "load_transposed(" not in net.source
+    rng = np.random.default_rng(5)
+    arrays = {t.name: rng.integers(-4, 5, t.shape).astype(np.float32) for t in nest.inputs}
+    expected = np.maximum(arrays["x"] @ arrays["w"].T + arrays["b"], 0)
+    np.testing.assert_array_equal(net(**arrays), expected)

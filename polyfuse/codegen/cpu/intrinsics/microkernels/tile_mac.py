@@ -183,15 +183,23 @@ class Ahead:
 
 
 class Tile:
-    """The shape of a tile in vectors, and the code that multiplies into it."""
+    """The shape of a tile in vectors, of at most so many lanes, and the code that multiplies into it."""
 
-    def __init__(self, builder: Any, dtype: Any, rows: int, columns: int, cut: Cut | None = None) -> None:
+    def __init__(
+        self,
+        builder: Any,
+        dtype: Any,
+        rows: int,
+        columns: int,
+        cut: Cut | None = None,
+        most: int | None = None,
+    ) -> None:
         self.builder, self.cut = builder, cut
         self.ahead: Ahead | None = None
         self.element = ir.FloatType() if dtype == types.float32 else ir.DoubleType()
         self.itemsize = dtype.bitwidth // 8
         whole = padded(columns, self.itemsize)
-        self.rows, self.lanes = rows, min(whole, VECTOR_BYTES // self.itemsize)
+        self.rows, self.lanes = rows, min(whole, most or whole, VECTOR_BYTES // self.itemsize)
         self.vectors, self.bytes = whole // self.lanes, self.lanes * self.itemsize
         self.vector = ir.VectorType(self.element, self.lanes)
         self.flags = ir.VectorType(ir.IntType(1), self.lanes)
@@ -365,3 +373,12 @@ def everywhere(builder: Any, number: Any, lanes: int) -> Any:
 def plus(builder: Any, address: Any, amount: int) -> Any:
     """An address so many bytes further."""
     return builder.add(address, ir.Constant(ir.IntType(64), amount)) if amount else address
+
+
+def exchanged(builder: Any, a: Any, b: Any, by: int, lanes: int) -> tuple[Any, Any]:
+    """Two rows `by` apart: what a has in lanes where b is to be goes to b, and the other way."""
+    low = [lane if not lane & by else lanes + lane - by for lane in range(lanes)]
+    high = [lane + by if not lane & by else lanes + lane for lane in range(lanes)]
+    kind = ir.VectorType(ir.IntType(32), lanes)
+    first, second = (builder.shuffle_vector(a, b, ir.Constant(kind, mask)) for mask in (low, high))
+    return first, second

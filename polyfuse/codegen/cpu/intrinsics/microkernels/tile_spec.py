@@ -29,6 +29,7 @@ class TileSpec:
     not known.
     cases: of a tile over windows, all that the rows of each step can be, "1:14 0:14 0:14 or 0:14 0:14 0:13", or bounds
     of rows that are there whatever they are, "at least 1:14 0:14 0:13".
+    lanes: of a tile of dot products, how many partial sums each is added up in.
     """
 
     rows: int
@@ -36,6 +37,7 @@ class TileSpec:
     last_rows: int = 0
     last_columns: int = 0
     cases: str = ""
+    lanes: int = 0
 
     def __str__(self) -> str:
         """Its source.
@@ -44,7 +46,7 @@ class TileSpec:
         'TileSpec(rows=8, columns=32, last_columns=13)'
         """
         shown = [f"rows={self.rows}", f"columns={self.columns}"]
-        others = {name: getattr(self, name) for name in ("last_rows", "last_columns", "cases")}
+        others = {name: getattr(self, name) for name in ("last_rows", "last_columns", "cases", "lanes")}
         return f"TileSpec({', '.join([*shown, *(f'{name}={value!r}' for name, value in others.items() if value)])})"
 
 
