@@ -15,8 +15,8 @@ export function dark() {
   lit = [];
 }
 
-// what: { statements: [place], loop: name or null, point: id or null }
-export function light({ statements, loop = null, point = null }) {
+// what: { statements: [place], loop: name or null, point: id or null, line: "kernel:line of its source" or null }
+export function light({ statements, loop = null, point = null, line = null }) {
   dark();
   const root = document.getElementById("explorer");
   for (const s of statements.slice(0, 64)) {
@@ -24,6 +24,7 @@ export function light({ statements, loop = null, point = null }) {
     if (!loop) add(root.querySelectorAll(`.around[data-s~="${s}"]`), "near");
     if (loop) add(root.querySelectorAll(`.around[data-loop="${CSS.escape(loop)}"][data-s~="${s}"]`), "lit");
   }
+  if (line) add(root.querySelectorAll(`[data-line="${line}"]`), "at-line");
   if (point) {
     add(root.querySelectorAll(`[data-point="${CSS.escape(point)}"]`), "here");
     add(root.querySelectorAll(`[data-from="${CSS.escape(point)}"], [data-to="${CSS.escape(point)}"]`), "here");

@@ -3,7 +3,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { Domain } from "./domain.jsx";
 import { Kernels, Next, Refused, Remarks, Steps } from "./lists.jsx";
 import { model as modelOf, seconds } from "./model.js";
-import { Pane, Source, Statements, Tree, useScrolledTo } from "./panes.jsx";
+import { Assembly, Column, Columns, Pane, Source, Statements, Tree, useScrolledTo } from "./panes.jsx";
 import styles from "./style.css?inline";
 
 const TABS = ["kernels", "next", "refused", "remarks", "steps"];
@@ -14,6 +14,12 @@ function first(data) {
   const dearest = [...data.kernels].sort((a, b) => (b.predicted ?? 0) - (a.predicted ?? 0))[0];
   const among = dearest?.statements.length ? dearest.statements : data.statements.map((_, k) => k);
   return [...among].sort((a, b) => data.statements[b].dims.length - data.statements[a].dims.length)[0] ?? 0;
+}
+
+function sourceNote(data, kernel, assembly) {
+  const count = data.kernels.length;
+  if (!count) return "";
+  return `${count} ${count === 1 ? "kernel" : "kernels"}${assembly ? `; machine code of ${data.kernels[kernel].name}` : ""}`;
 }
 
 function Explorer({ model }) {
@@ -64,6 +70,8 @@ function Explorer({ model }) {
 
   const tree = useMemo(() => <Tree model={model} step={step} view={view} choose={choose} />, [model, step, view]);
   const source = useMemo(() => <Source model={model} choose={choose} />, [model]);
+  const kernel = model.kernelOf.get(statement) ?? 0;
+  const assembly = useMemo(() => data.assembly?.length ? <Assembly model={model} kernel={kernel} choose={choose} /> : null, [model, kernel]);
   const list = { kernels: <Kernels model={model} />, next: <Next model={model} say={say} />, refused: <Refused model={model} shown={refusal} show={setRefusal} />, remarks: <Remarks model={model} query={query} />, steps: <Steps model={model} step={step} go={go} /> };
   const press = (event) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -125,8 +133,17 @@ function Explorer({ model }) {
         <Pane name="domain-pane" title={refusal === null ? "Iteration domain" : "Refused fusion"}>
           <Domain model={model} step={step} statement={statement} refusal={refusal === null ? null : data.refused[refusal]} close={() => setRefusal(null)} say={say} />
         </Pane>
-        <Pane name="source-pane" title="Emitted source" note={data.kernels.length ? `${data.kernels.length} ${data.kernels.length === 1 ? "kernel" : "kernels"}` : ""}>
-          {source}
+        <Pane name="source-pane" title={assembly ? "Emitted source, and machine code" : "Emitted source"} note={sourceNote(data, kernel, assembly)} plain>
+          <Columns>
+            <Column name="sources" label="Emitted source">
+              {source}
+            </Column>
+            {assembly && (
+              <Column name="codes" label={`Machine code of ${data.kernels[kernel].name}`}>
+                {assembly}
+              </Column>
+            )}
+          </Columns>
         </Pane>
       </main>
       <section aria-label="Lists">

@@ -2,7 +2,30 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { dark, light } from "./light.js";
 import { lines, seconds } from "./model.js";
 
-export function Pane({ name, title, children, note }) {
+// Columns beside each other, each of which scrolls by itself.
+export function Columns({ children }) {
+  return <div class="columns">{children}</div>;
+}
+
+export function Column({ name, label, children }) {
+  return (
+    <div class={name} tabIndex={0} role="group" aria-label={label}>
+      {children}
+    </div>
+  );
+}
+
+export function Pane({ name, title, children, note, plain }) {
+  if (plain) {
+    return (
+      <section class={`pane ${name}`} aria-labelledby={`${name}-title`}>
+        <h2 id={`${name}-title`}>
+          {title} {note && <small>{note}</small>}
+        </h2>
+        {children}
+      </section>
+    );
+  }
   return (
     <section class={`pane ${name}`} aria-labelledby={`${name}-title`}>
       <h2 id={`${name}-title`}>
@@ -142,6 +165,52 @@ export function Tree({ model, step, view, choose }) {
   );
 }
 
+// The machine code of one kernel. A row belongs to a line of source, and by it to statements and a loop; where no line is
+// known, to all statements of the kernel.
+export function Assembly({ model, kernel, choose }) {
+  const { data } = model;
+  const about = data.kernels[kernel];
+  if (!about || about.assembly === null || about.assembly === undefined) return <p>No machine code is shown of this kernel.</p>;
+  return (
+    <div class="source assembly">
+      {data.assembly[about.assembly].map(([text, line], n) => {
+        const [, statements, loop] = line === null ? ["", [], null] : about.source[line - 1];
+        const owners = statements.length ? statements : about.statements;
+        const own = statements.length && !loop && statements.length <= 3;
+        const over = () => light({ statements: owners, loop, line: line === null ? null : `${kernel}:${line}` });
+        const label = text.endsWith(":");
+        return (
+          <div
+            key={n}
+            class={`line ${own ? "own" : loop ? "around" : ""}`}
+            data-s={statements.join(" ")}
+            data-loop={loop ?? undefined}
+            data-line={line === null ? undefined : `${kernel}:${line}`}
+            onMouseEnter={label ? undefined : over}
+            onMouseLeave={label ? undefined : dark}
+            onClick={() => {
+              if (statements.length) choose(statements[0]);
+              if (line !== null) bring(".sources", `${kernel}:${line}`);
+            }}
+          >
+            <span class="number" aria-hidden="true">
+              {label ? "" : (line ?? "·")}
+            </span>
+            <code>{label ? text : `  ${text}`}</code>
+          </div>
+        );
+      })}
+    </div>
+  );
+}
+
+// Scrolls a column to the first row of a line of source.
+function bring(column, line) {
+  const inside = document.querySelector(`.source-pane ${column}`);
+  const node = inside?.querySelector(`[data-line="${line}"]`);
+  if (node) inside.scrollTop += node.getBoundingClientRect().top - inside.getBoundingClientRect().top - inside.clientHeight / 3;
+}
+
 export function Source({ model, choose }) {
   const { data } = model;
   if (!data.kernels.length) return <p>Nothing was emitted: this is a schedule, not an executable.</p>;
@@ -155,16 +224,21 @@ export function Source({ model, choose }) {
           </summary>
           <div class="source">
             {kernel.source.map(([text, statements, loop], n) => {
-              const over = () => light({ statements, loop });
+              const line = `${k}:${n + 1}`;
+              const over = () => light({ statements, loop, line });
               return (
                 <div
                   key={n}
                   class={`line ${statements.length ? (loop ? "around" : statements.length > 3 ? "around" : "own") : ""}`}
                   data-s={statements.join(" ")}
                   data-loop={loop ?? undefined}
-                  onMouseEnter={statements.length ? over : undefined}
-                  onMouseLeave={statements.length ? dark : undefined}
-                  onClick={statements.length ? () => choose(statements[0]) : undefined}
+                  data-line={line}
+                  onMouseEnter={over}
+                  onMouseLeave={dark}
+                  onClick={() => {
+                    if (statements.length) choose(statements[0]);
+                    bring(".codes", line);
+                  }}
                 >
                   <span class="number" aria-hidden="true">
                     {n + 1}
@@ -188,10 +262,11 @@ export function Source({ model, choose }) {
 
 export function useScrolledTo(statement) {
   useEffect(() => {
-    for (const pane of ["tree-pane", "source-pane"]) {
-      const inside = document.querySelector(`.${pane} .inside`);
+    for (const pane of [".tree-pane .inside", ".source-pane .sources", ".source-pane .codes"]) {
+      const inside = document.querySelector(pane);
       // in source the last line: what is before the kernel's body describes the statement, or is called by it
-      const node = [...(inside?.querySelectorAll(`.own[data-s~="${statement}"]`) ?? [])].pop();
+      const rows = [...(inside?.querySelectorAll(`.own[data-s~="${statement}"]`) ?? [])];
+      const node = pane.endsWith(".codes") ? rows[0] : rows.pop();
       if (node) inside.scrollTop += node.getBoundingClientRect().top - inside.getBoundingClientRect().top - inside.clientHeight / 3;
     }
   }, [statement]);

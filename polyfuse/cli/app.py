@@ -288,6 +288,10 @@ def explore(
     features: FeaturesOption = None,
     fuse: FuseOption = True,
     as_json: Annotated[bool, typer.Option("--json", help="Write the page's data instead, as JSON.")] = False,
+    assembly: Annotated[
+        bool,
+        typer.Option("--assembly/--no-assembly", help="--no-assembly: no machine code beside the source."),
+    ] = True,
 ) -> None:
     """Compile a nest or a model, and write the explorer: one HTML file that needs no server and no network."""
     from polyfuse.cli.compiling import compiled
@@ -296,7 +300,7 @@ def explore(
     terminal = Terminal()
     net = compiled(terminal, file, target, machine, device, batch, features, fuse)
     with terminal.working("exploring the schedule"):
-        explorer = net.explore()
+        explorer = net.explore(assembly=assembly)
     with writing(out):
         out.write_text(explorer.json() if as_json else explorer.html(), encoding="utf-8")
     terminal.text(f"wrote {out}")

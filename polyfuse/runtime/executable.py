@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,18 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.sizes import check_names, check_sizes
 from polyfuse.ir.tensor import Role, Tensor, complex_of, pairs_of
 from polyfuse.lower_bounds.bounds import Bounds, fast_memory, schedule_bounds
+from polyfuse.machine import GpuMachine
 from polyfuse.measure import duration
 from polyfuse.runtime.arguments import bind_arguments, check_constant, check_out, give_back, matched
 from polyfuse.runtime.artifact import Compiled, Device, Product
 from polyfuse.runtime.captured import Captured
 from polyfuse.runtime.card import executable_card
 from polyfuse.runtime.cpu.aligned_arrays import in_lines
+from polyfuse.runtime.cpu.assembly import assembly as cpu_assembly
 from polyfuse.runtime.cpu.native import MachineCode, machine_code
 from polyfuse.runtime.cpu.runner import CpuProgram
 from polyfuse.runtime.cpu.timed import seconds_of_launches, timed_program
+from polyfuse.runtime.cuda.assembly import assembly as gpu_assembly
 from polyfuse.runtime.cuda.device_arrays import call_in_place, is_on_gpu
 from polyfuse.runtime.cuda.driver import Gpu, missing
 from polyfuse.runtime.cuda.kernel_times import kernel_times
@@ -43,7 +46,7 @@ from polyfuse.runtime.once_per_program import Kept, Runner, once_and_calls
 from polyfuse.runtime.profile import Profile, profile_of, restored
 from polyfuse.runtime.report import Report
 from polyfuse.schedule import Schedule
-from polyfuse.show.explorer import Explorer, KernelShown, explored
+from polyfuse.show.explorer import Explorer, Instruction, KernelShown, explored
 from polyfuse.strategy.cost.counts import nominal_sizes
 from polyfuse.strategy.explanation import Explanation
 from polyfuse.strategy.remarks import Reason
@@ -311,16 +314,23 @@ class Executable:
 
     @proving("explore")
     def explore(
-        self, path: str | Path | None = None, *, profile: Profile | None = None, next_steps: int = 12
+        self,
+        path: str | Path | None = None,
+        *,
+        profile: Profile | None = None,
+        next_steps: int = 12,
+        assembly: bool = True,
     ) -> Explorer:
         """Return the explorer of this executable: statements, schedule tree, domains and source as one linked page.
 
-        In a notebook the value displays itself. The page is one file that needs no server and no network.
+        In a notebook the value displays itself. The page is one file that needs no server and no network. For the
+        machine code each kernel is compiled once more, with tables of its lines.
 
         Args:
             path: The file to write the page to.
             profile: The kernels' measured times, from `profile`.
             next_steps: The number of legal next steps to price at most; 0 looks for none.
+            assembly: Show machine code beside the source; where no compiler for the target is installed, there is none.
 
         Returns:
             The explorer, with the page's data.
@@ -337,10 +347,12 @@ class Executable:
         measured = iter(profile.kernels if profile is not None else ())
         product, done = self._product, self.compiled
         kernels = []
+        codes = self._assembly() if assembly else {}
         for launch, bound, price in zip(self.kernels, product.bounds, product.costs, strict=True):
             found = None if launch.once or profile is None else next(measured).seconds
+            code = codes.get(launch.name, ())
             shown = KernelShown(
-                launch.name, launch.statements, launch.source, launch.once, bound, price.total, found
+                launch.name, launch.statements, launch.source, launch.once, bound, price.total, found, code
             )
             kernels.append(shown)
         plan = done.plan
@@ -350,6 +362,15 @@ class Executable:
         if path is not None:
             explorer.save(path)
         return explorer
+
+    def _assembly(self) -> Mapping[str, tuple[Instruction, ...]]:
+        """The machine code of each kernel, by its name; none where the target's compiler is not installed."""
+        machine = self.compiled.machine
+        if not isinstance(machine, GpuMachine):
+            return {code.name: cpu_assembly(code) for code in self.program.codes}
+        with suppress(TargetUnavailable):
+            return gpu_assembly(self.program, machine.gpu.compute_capability)
+        return {}
 
     @contextmanager
     def _timed(

@@ -71,6 +71,9 @@ class _FunctionPasses(FunctionPassManager):
 class _ObjectFile(AOTCodeLibrary):
     """numba's library of functions, whose first passes are made once: numba makes them for each function again."""
 
+    with_lines = False
+    """True if its functions get tables of source lines."""
+
     def __init__(self, codegen: Any, name: str) -> None:
         super().__init__(codegen, name)
         self._first_passes, self._builder = codegen._function_pass_manager()
@@ -141,6 +144,28 @@ def machine_code(program: Program, phases: Phases, timed: bool = False) -> Machi
     needs = _outside(library._final_module)
     parallel = any(code.parallel for code in program.codes)
     return MachineCode(code, phases.names, needs, parallel, not library.has_dynamic_globals)
+
+
+@global_compiler_lock
+def assembly_text(code: Code, with_lines: bool = True) -> tuple[str, int]:
+    """Return a kernel's assembly with the line of each instruction, and the number of lines before its source.
+
+    The kernel is compiled once more, by itself, with tables of source lines.
+
+    Args:
+        code: The kernel.
+        with_lines: Make these tables.
+    """
+    use_openmp()
+    cpu_target.typing_context.refresh()
+    cpu_target.typing_context.install_registry(_operators())
+    cpu_target.target_context.refresh()
+    library = _codegen().create_library(code.name)
+    library.with_lines = with_lines
+    _lowered(code, library)
+    library.finalize()
+    text = _codegen()._tm.emit_assembly(library._final_module)
+    return text, len(header(code.source).split("\n")) + 1
 
 
 def _lowered(code: Code, library: Any) -> tuple[Lowered, list[str]]:

@@ -1,10 +1,10 @@
 """What the explorer shows, as plain data: dictionaries, lists, texts and numbers, ready to be written as JSON.
 
     data ::= { format, version, polyfuse, nest, machine, seconds, tensors, statements, windows, dependences, pairs,
-               rows, steps, tiles, kernels, header, remarks, refused, next }
+               rows, steps, tiles, kernels, assembly, header, remarks, refused, next }
 
-The guide's page on the explorer describes each field. What is repeated stands once, in `windows`, `pairs`, `rows` and
-`tiles`, and is named by its position there.
+The guide's page on the explorer describes each field. What is repeated stands once, in `windows`, `pairs`, `rows`,
+`tiles` and `assembly`, and is named by its position there.
 """
 
 from __future__ import annotations
@@ -39,8 +39,24 @@ FORMAT, VERSION = "polyfuse explorer", 1
 MOST_PAIRS = 60_000
 """Numbers of pairs of instances that are kept of all dependences together, so that the page stays small."""
 
+MOST_INSTRUCTIONS = 30_000
+"""Lines of machine code that are kept of all kernels together: about 1 MB."""
+
 MOST_FOR_TILES = 60
 """A nest of more statements has tiles of its last schedule alone, not of the one after each step."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One line of machine code.
+
+    Attributes:
+        text: The instruction, or a label.
+        line: The line of the kernel's source that it comes from, counted from 1; None if it is of none, or of several.
+    """
+
+    text: str
+    line: int | None = None
 
 
 @dataclass(frozen=True)
@@ -55,6 +71,7 @@ class KernelShown:
         bound: The roofline's least seconds.
         predicted: The cost model's seconds.
         measured: The seconds that a profile measured.
+        assembly: Its machine code; empty if it is not shown.
     """
 
     name: str
@@ -64,6 +81,7 @@ class KernelShown:
     bound: float | None = None
     predicted: float | None = None
     measured: float | None = None
+    assembly: tuple[Instruction, ...] = ()
 
 
 @dataclass
@@ -72,6 +90,9 @@ class _Once:
 
     values: list[Any] = field(default_factory=list)
     _places: dict[object, int] = field(default_factory=dict)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
 
     def put(self, key: object, make: Callable[[], Any]) -> int:
         if key not in self._places:
@@ -108,6 +129,7 @@ def explored(
     rows, tiles = Rows(), _Once()
     steps = _steps(schedule, rows, tiles, shown, places, sizes)
     found = next_steps(schedule, machine, most_next) if most_next else ()
+    assembly, positions = _assembly(kernels)
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -125,7 +147,8 @@ def explored(
         "rows": [list(row) for row in rows.table],
         "steps": steps,
         "tiles": tiles.values,
-        "kernels": [_kernel(kernel, places) for kernel in kernels],
+        "kernels": [_kernel(kernel, places, codes) for kernel, codes in zip(kernels, positions, strict=True)],
+        "assembly": assembly,
         "header": header,
         "remarks": [_remark(remark, places) for remark in remarks],
         "refused": [
@@ -282,7 +305,25 @@ def _tiles(now: Schedule, name: str, seen: Window, tiles: _Once, sizes: Mapping[
     return tiles.put(key, make)
 
 
-def _kernel(kernel: KernelShown, places: Mapping[str, int]) -> dict[str, Any]:
+def _assembly(kernels: Sequence[KernelShown]) -> tuple[list[list[Any]], list[int | None]]:
+    """Listings of machine code, each once, and the position of each kernel's; None where it has none."""
+    table, left = _Once(), MOST_INSTRUCTIONS
+    positions: list[int | None] = []
+    for kernel in kernels:
+        code = kernel.assembly
+        if not code or (code not in table and len(code) > left):
+            positions.append(None)
+            continue
+        left -= 0 if code in table else len(code)
+        positions.append(table.put(code, partial(_listing, code)))
+    return table.values, positions
+
+
+def _listing(code: Sequence[Instruction]) -> list[list[Any]]:
+    return [[each.text, each.line] for each in code]
+
+
+def _kernel(kernel: KernelShown, places: Mapping[str, int], assembly: int | None) -> dict[str, Any]:
     lines = source_lines(kernel.source, kernel.statements)
     return {
         "name": kernel.name,
@@ -292,6 +333,7 @@ def _kernel(kernel: KernelShown, places: Mapping[str, int]) -> dict[str, Any]:
         "predicted": kernel.predicted,
         "measured": kernel.measured,
         "source": [[line.text, [places[name] for name in line.statements], line.loop] for line in lines],
+        "assembly": assembly,
     }
 
 

@@ -76,6 +76,18 @@ def test_a_loop_lights_up_its_source(page: Any) -> None:
     assert [text.split()[0] for text in lit(page, "statement-list")] == ["mac0"]
 
 
+def test_machine_code_lights_up_its_line_and_statement(page: Any) -> None:
+    page.locator(".sources .line", has_text="steps=64").click()
+    row = page.locator(".codes .line.own", has_text="vfmadd").first
+    row.hover()
+    line = row.get_attribute("data-line")
+    assert page.locator(f'.sources .at-line[data-line="{line}"]').count() == 1
+    assert "mac0 y0[i, j] += x[i, k] * w0[k, j]" in lit(page, "tree-pane")
+    number = int(line.split(":")[1])
+    page.locator(f'.sources [data-line="{line}"]').hover()
+    assert {*page.locator(".codes .at-line .number").all_inner_texts()} == {str(number)}
+
+
 def test_an_instance_says_its_name_and_lights_up_its_dependences(page: Any) -> None:
     point = page.locator(".facet circle.point").first
     point.hover()

@@ -7,7 +7,8 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.machine import Machine
-from polyfuse.show.explorer import explored
+from polyfuse.show.explorer import Instruction, KernelShown, explored
+from polyfuse.show.explorer.data import MOST_INSTRUCTIONS
 from polyfuse.show.explorer.source_lines import source_lines
 from polyfuse.show.explorer.trees import repeated
 from polyfuse.show.explorer.windows import POINTS, window
@@ -112,6 +113,25 @@ def test_lines_of_source_name_their_statements() -> None:
     assert of["b=w, b_at=(0, 32 * j), b_step=0,"][0] == ["mac0"]
     assert of["a=a, a_at=(0, 0), a_row=0, a_step=1,"][0] == ["mac1"]
     assert of["y = on_stack((8, 128), np.float32)"][0] == []
+
+
+def test_machine_code_has_the_lines_of_the_source() -> None:
+    kernel = two_layers().data["kernels"][0]
+    names = [s["name"] for s in two_layers().data["statements"]]
+    listing = two_layers().data["assembly"][kernel["assembly"]]
+    lines = {line for _, line in listing if line is not None}
+    assert listing[0] == [f"{kernel['name']}:", None]
+    assert {names[s] for line in lines for s in kernel["source"][line - 1][1]} == {*names}
+
+
+def test_equal_machine_code_is_written_once_and_much_of_it_not_at_all() -> None:
+    nest = wavefronts().nest
+    few, many = (Instruction("ret", 1),), tuple(Instruction("nop") for _ in range(MOST_INSTRUCTIONS))
+    source = "def f(x):\n    pass\n"
+    shown = [KernelShown("f", ("S",), source, assembly=code) for code in (few, many, few, ())]
+    data = explored(pf.Schedule(nest), Machine.preset("zen5"), shown, most_next=0)
+    assert [kernel["assembly"] for kernel in data["kernels"]] == [0, None, 0, None]
+    assert data["assembly"] == [[["ret", 1]]]
 
 
 def test_a_line_runs_the_statement_with_most_of_its_arrays() -> None:

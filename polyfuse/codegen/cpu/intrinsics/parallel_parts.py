@@ -47,11 +47,16 @@ FASTMATH = {"contract"}
 
 
 def lowered(function: Callable[..., None], arguments: tuple[types.Type, ...], library: Any) -> Any:
-    """A function without a result as LLVM in a library, in one module with all that is there: its descriptor."""
+    """A function without a result as LLVM in a library, in one module with all that is there: its descriptor.
+
+    A library that says `with_lines` gets tables of source lines, which change no instruction.
+    """
     flags = Flags()
     cpu_target.options.parse_as_flags(flags, {"fastmath": FASTMATH, "error_model": "numpy", "nopython": True})
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
     flags.enable_pyobject = False
+    if getattr(library, "with_lines", False):
+        flags.debuginfo = flags.dbg_directives_only = True
     flags.noalias = True  # a call refuses arrays that overlap; else LLVM reloads scalars after each store
     done = compile_extra(
         cpu_target.typing_context,
