@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # Where there is a GPU, the demo runs on it too.
 DEMO_EXTRAS := $(if $(shell command -v nvidia-smi 2>/dev/null),[cuda])
 
-.PHONY: demo test test-torch test-onnx explorer test-explorer lint types imports docs notebooks golden nightly fuzz bench bench-polybench bench-peers format clean
+.PHONY: demo test test-torch test-onnx explorer test-explorer lint types imports docs links notebooks golden nightly fuzz bench bench-polybench bench-peers format clean
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/polyfuse demo
@@ -57,6 +57,10 @@ docs: $(VENV)/.installed-test
 	rm -rf docs/api docs/internals
 	$(BIN)/sphinx-build --quiet --jobs auto --fail-on-warning --keep-going --fresh-env -b html docs docs/_build/html
 
+# External links of the pages; without a network they are skipped with a sentence.
+links: $(VENV)/.installed-test
+	$(BIN)/python docs/links.py
+
 # Run the tutorials anew, with their outputs. One of them needs torch.
 notebooks: $(VENV)/.installed-torch
 	PYTHONPATH=. $(BIN)/jupyter execute --inplace docs/notebooks/*.ipynb
@@ -66,7 +70,7 @@ golden: $(VENV)/.installed-test
 	$(PYTEST) --update-golden
 
 # Every test, the property tests at length; the statistics say how many cases each ran.
-nightly: $(VENV)/.installed-test
+nightly: links $(VENV)/.installed-test
 	$(PYTEST) --hypothesis-profile=nightly --hypothesis-show-statistics
 
 # Random loops, networks, schedules and conversions with new seeds; `make fuzz OPTIONS="--minutes 60 --jobs 4 --seed 7"`
