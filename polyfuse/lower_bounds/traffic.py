@@ -12,7 +12,8 @@ theirs:
         A, B: (tiles of i, j, k) × (elements of a tile);   C: once, as it stays while k runs
 
 Elements are counted exactly, at all borders: the pairs { [values of the loops around] -> element } are a set of isl,
-and `cardinality` counts it. What is counted can be done with this fast memory, and the best replacement may do better.
+and `cardinality` counts it, or `swept` where tiles are skewed. What is counted can be done with this fast memory, and
+the best replacement may do better.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, date_map, sequence, statements
 from polyfuse.lower_bounds.cardinality import cardinality
 from polyfuse.lower_bounds.compulsory import Moved
+from polyfuse.lower_bounds.swept import swept
 from polyfuse.sets import PARAM, SET
 
 Dates = tuple[Loop, ...]
@@ -266,7 +268,10 @@ class NotCounted(Exception):
 
 def _count(relation: isl.Map) -> int:
     """The number of pairs."""
-    found = cardinality(relation.wrap().flatten())
+    pairs = relation.wrap().flatten()
+    found = cardinality(pairs)
+    if found is None:
+        found = swept(pairs)
     if found is None:
         raise NotCounted
     return found
