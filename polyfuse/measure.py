@@ -70,7 +70,9 @@ class Timing:
         Returns:
             The distribution.
         """
-        low, median, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
+        # "inclusive": of few values the other method goes beyond them, below zero too
+        several = len(values) > 1
+        low, median, high = statistics.quantiles(values, n=4, method="inclusive") if several else values * 3
         return Timing(median, low, high, min(values), len(values), calls)
 
     def __str__(self) -> str:

@@ -90,3 +90,8 @@ def test_the_environment_says_what_figures_depend_on() -> None:
 )
 def test_durations(seconds: float, text: str) -> None:
     assert measure.duration(seconds) == text
+
+
+def test_quartiles_lie_between_the_least_and_the_greatest_time() -> None:
+    timing = measure.Timing.of([1.0, 9.0], 1)
+    assert timing.best <= timing.low <= timing.median <= timing.high <= 9.0

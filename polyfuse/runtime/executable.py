@@ -28,6 +28,7 @@ from polyfuse.runtime.captured import Captured
 from polyfuse.runtime.card import executable_card
 from polyfuse.runtime.cpu.aligned_arrays import in_lines
 from polyfuse.runtime.cpu.assembly import assembly as cpu_assembly
+from polyfuse.runtime.cpu.hardware_counters import MOST_COUNTED, counted
 from polyfuse.runtime.cpu.native import MachineCode, machine_code
 from polyfuse.runtime.cpu.runner import CpuProgram
 from polyfuse.runtime.cpu.timed import seconds_of_launches, timed_program
@@ -43,7 +44,7 @@ from polyfuse.runtime.memory.arenas import Arenas, at_least_1d
 from polyfuse.runtime.memory.memory_plan import MemoryPlan, shape_of
 from polyfuse.runtime.named_sizes import has_sizes
 from polyfuse.runtime.once_per_program import Kept, Runner, once_and_calls
-from polyfuse.runtime.profile import Profile, profile_of, restored
+from polyfuse.runtime.profile import NOT_COUNTED, Profile, profile_of, restored
 from polyfuse.runtime.report import Report
 from polyfuse.schedule import Schedule
 from polyfuse.show.explorer import Explorer, Instruction, KernelShown, explored
@@ -267,7 +268,9 @@ class Executable:
         """Measure the time of each kernel inside calls, beside the cost model's and the roofline's.
 
         Arrays that a call changes keep their values. On the CPU the kernels are compiled once more, with reads of the
-        clock between them; on a GPU events lie between them, and each launch is made by itself.
+        clock between them; on a GPU events lie between them, and each launch is made by itself. The
+        processor's counters (cycles, instructions, misses) are of a whole call; where Linux refuses them, `counts` says
+        so.
 
         Args:
             *args: As for a call; arrays in the host's memory.
@@ -299,17 +302,19 @@ class Executable:
         with self._timed(self._runner, bound.sizes) as timed:
             run, restore = partial(timed, arrays), restored(arrays, changed)
             found, calls = seconds_of_launches(run, restore, turns, pause)
+            on_cpu = isinstance(self._runner, CpuProgram)
+            counts = counted(run, restore, min(calls, MOST_COUNTED)) if on_cpu else NOT_COUNTED
             restore()
-        counted = nominal_sizes(self._nest) == dict(bound.sizes)
+        nominal = nominal_sizes(self._nest) == dict(bound.sizes)
         model = [
-            (cost, least) if counted else None
+            (cost, least) if nominal else None
             for launch, cost, least in zip(
                 self.kernels, self._product.costs, self._product.bounds, strict=True
             )
             if not launch.once
         ]
         target = f"{self.program.target} ({self._product.machine})"
-        self._profiled = profile_of(target, launches, found, calls, model, bound.sizes)
+        self._profiled = profile_of(target, launches, found, calls, model, bound.sizes, counts)
         return self._profiled
 
     @proving("explore")

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from xml.etree.ElementTree import SubElement
 
 import numpy as np
 import numpy.typing as npt
 
 from polyfuse.codegen.program import Launch
 from polyfuse.measure import Timing, duration
+from polyfuse.runtime.cpu.hardware_counters import Counts
+from polyfuse.show.card import card, line, table, written
 from polyfuse.strategy import KernelCost
 
 Array = npt.NDArray[Any]
+
+NOT_COUNTED = Counts()
+"""A GPU's calls are not counted."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class KernelProfile:
         return None if self.bound is None else self.bound / max(self.seconds, 1e-12)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Profile:
     """The kernels of a call in order, each with its measured time. Print it, or read its fields.
 
@@ -69,12 +75,14 @@ class Profile:
         kernels: One entry per launch of a call; launches that run once for all calls are not measured.
         measured: The distribution of the sum over all kernels.
         sizes: The symbolic sizes of the arrays.
+        counts: What the processor counted in a call of all kernels, or the sentence why it did not; empty on a GPU.
     """
 
     target: str
     kernels: tuple[KernelProfile, ...]
     measured: Timing
     sizes: Mapping[str, int] = field(default_factory=dict)
+    counts: Counts = NOT_COUNTED
 
     @property
     def seconds(self) -> float:
@@ -94,14 +102,29 @@ class Profile:
         return (*(_row(kernel, self.seconds) for kernel in self.kernels), total)
 
     def __str__(self) -> str:
-        table = (HEADER, *self.rows)
-        widths = [max(len(row[column]) for row in table) for column in range(len(HEADER))]
+        every = (HEADER, *self.rows)
+        widths = [max(map(len, column)) for column in zip(*every, strict=True)]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in table
+            for row in every
         ]
         turns = f"{self.measured.turns} turns of {self.measured.calls} calls"
-        return "\n".join((f"profile on {self.target}, {turns}", *lines))
+        counts = [text] if (text := str(self.counts)) else []
+        return "\n".join((f"profile on {self.target}, {turns}", *lines, *counts))
+
+    def _repr_html_(self) -> str:
+        """The table as a card."""
+        made = card()
+        line(made, "profile", f" on {self.target}: {duration(self.seconds)} a call")
+        table(made, HEADER, self.rows)
+        if text := str(self.counts):
+            SubElement(made, "p", {"class": "dim"}).text = text
+        return written(made)
+
+    def __repr__(self) -> str:
+        predicted = "" if self.predicted is None else f", {duration(self.predicted)} predicted"
+        kernels = f"{len(self.kernels)} {'kernel' if len(self.kernels) == 1 else 'kernels'}"
+        return f"<Profile on {self.target}: {kernels}, {duration(self.seconds)} measured{predicted}>"
 
 
 HEADER = ("kernel", "measured", "predicted", "bound", "of bound", "share", "GFLOP/s", "GB/s")
@@ -149,6 +172,7 @@ def profile_of(
     calls: int,
     model: Sequence[tuple[KernelCost, float] | None],
     sizes: Mapping[str, int],
+    counts: Counts = NOT_COUNTED,
 ) -> Profile:
     """Return the profile of measured turns.
 
@@ -159,6 +183,7 @@ def profile_of(
         calls: Calls of a turn.
         model: The model's cost and the roofline's seconds of each launch; None if they are of other sizes.
         sizes: Values of symbolic sizes.
+        counts: What the processor counted.
     """
     kernels = []
     for position, (launch, known) in enumerate(zip(launches, model, strict=True)):
@@ -176,7 +201,7 @@ def profile_of(
             )
         )
     total = Timing.of([float(turn.sum()) for turn in turns], calls)
-    return Profile(target, tuple(kernels), total, dict(sizes))
+    return Profile(target, tuple(kernels), total, dict(sizes), counts)
 
 
 def restored(arrays: Mapping[str, Array], changed: Sequence[str]) -> Callable[[], None]:

@@ -21,6 +21,7 @@ from polyfuse.schedule import Schedule
 from polyfuse.show.card import bar, card, folded, line, table, text_block, written
 from polyfuse.show.folded_tree import add_row, add_tree
 from polyfuse.show.pages import nest_tables
+from polyfuse.strategy.cost.price import ScheduleCost
 from polyfuse.strategy.explanation import WIDTH, Explanation
 from polyfuse.strategy.plan import Plan
 from polyfuse.strategy.remarks import Remark
@@ -215,6 +216,24 @@ def _(tuning: Tuning, into: Element) -> None:
             bar(part, trial.ratio)
             part[-1].tail = f"{trial.ratio:.2f}"
         SubElement(row, "td", {"class": "dim"}).text = picks or "the model's choice"
+
+
+@fill.register
+def _(price: ScheduleCost, into: Element) -> None:
+    line(into, duration(price.seconds), f" a call on {price.machine.label}, at least {duration(price.bound)}")
+    rows = [
+        (
+            ", ".join(kernel.statements),
+            duration(kernel.seconds),
+            duration(kernel.bound),
+            duration(kernel.cost.compute),
+            duration(kernel.cost.memory),
+            duration(kernel.cost.overhead + kernel.cost.waiting),
+            "once" if kernel.once else "each call",
+        )
+        for kernel in price.kernels
+    ]
+    table(into, ("kernel", "price", "bound", "arithmetic", "memory", "starts and waits", "runs"), rows)
 
 
 @fill.register

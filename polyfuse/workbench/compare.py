@@ -13,10 +13,12 @@ import numpy.typing as npt
 from polyfuse.compiler import compile
 from polyfuse.errors import BadArgument
 from polyfuse.errors.proving import proving
+from polyfuse.errors.viewed import shorter
 from polyfuse.ir.nest import Nest
 from polyfuse.measure import Timing, duration, in_turns, in_turns_prepared
 from polyfuse.runtime.executable import Executable
 from polyfuse.schedule import Schedule
+from polyfuse.show.card import card, line, table, written
 from polyfuse.show.optional import need
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ class Compared:
         return self.measured.median
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Candidates beside each other: print it, read `rows`, or plot it."""
 
@@ -66,10 +68,12 @@ class Comparison:
             raise BadArgument(f"unknown candidate {name!r}; there are {', '.join(r.name for r in self.rows)}")
         return found
 
-    def __str__(self) -> str:
+    @property
+    def table(self) -> tuple[tuple[str, ...], ...]:
+        """The table as text: a header, then one row for each candidate."""
         first = self.rows[0]
-        table = [("", "measured", "quartiles", "predicted", f"time / {first.name}", "kernels", "difference")]
-        table += [
+        header = ("", "measured", "quartiles", "predicted", f"time / {first.name}", "kernels", "difference")
+        rows = (
             (
                 row.name,
                 duration(row.seconds),
@@ -80,11 +84,26 @@ class Comparison:
                 f"{row.difference:.1e}" if row.difference else "none",
             )
             for row in self.rows
-        ]
-        widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
+        )
+        return (header, *rows)
+
+    def __repr__(self) -> str:
+        times = ", ".join(f"{row.name} {duration(row.seconds)}" for row in self.rows)
+        return f"<Comparison: {shorter(times)}>"
+
+    def _repr_html_(self) -> str:
+        """The table as a card."""
+        made = card()
+        header, *rows = self.table
+        line(made, self.fastest.name, " is the fastest")
+        table(made, header, rows)
+        return written(made)
+
+    def __str__(self) -> str:
+        widths = [max(map(len, column)) for column in zip(*self.table, strict=True)]
         return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-            for line in table
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in self.table
         )
 
     @proving("the plot of a comparison")

@@ -38,6 +38,10 @@ def test_each_kernel_has_a_time_a_prediction_and_a_bound() -> None:
         assert kernel.bound <= kernel.predicted
     assert sum(kernel.measured.best for kernel in profile.kernels) <= profile.measured.high * 1.01
     assert str(profile).splitlines()[1].split()[:3] == ["kernel", "measured", "predicted"]
+    assert repr(profile).startswith("<Profile on cpu (zen5): ")
+    assert "\n" not in repr(profile)
+    assert profile._repr_html_().count("<tr>") == 2 + len(profile.kernels)
+    assert str(profile).splitlines()[-1] == str(profile.counts) != ""
 
 
 def test_arrays_that_a_call_changes_keep_their_values() -> None:

@@ -26,6 +26,8 @@ def test_a_schedule_a_nest_and_an_executable_are_compared() -> None:
     assert max(row.difference for row in found.rows) < 1e-6
     assert found.fastest.seconds == min(row.seconds for row in found.rows)
     assert str(found).splitlines()[1].startswith("mine ")
+    assert repr(found).startswith("<Comparison: mine ")
+    assert found._repr_html_().count("<tr>") == 1 + len(found.rows)
     axes = found.plot().axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["mine", "auto", "apart"]
 

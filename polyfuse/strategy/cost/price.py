@@ -8,6 +8,7 @@ from polyfuse.analysis.once import once
 from polyfuse.analysis.storage import BLOCKS
 from polyfuse.errors import BadArgument, InvalidSchedule, quantity
 from polyfuse.errors.proving import proving
+from polyfuse.errors.viewed import Viewed
 from polyfuse.ir.tree import ON_CORES, Tree, loops, parts, statements
 from polyfuse.machine import GpuMachine, Machine
 from polyfuse.schedule import Schedule
@@ -43,8 +44,8 @@ class KernelPrice:
         return f"{', '.join(self.statements)}: {self.cost}{when}"
 
 
-@dataclass(frozen=True)
-class ScheduleCost:
+@dataclass(frozen=True, repr=False)
+class ScheduleCost(Viewed):
     """The price of a schedule on a machine: `print` it, or read its parts.
 
     Attributes:
@@ -95,6 +96,10 @@ class ScheduleCost:
     def bound(self) -> float:
         """The seconds that the roofline allows at least, kernel by kernel."""
         return sum(kernel.bound for kernel in self._calls)
+
+    def __repr__(self) -> str:
+        kernels = quantity(len(self._calls), "kernel")
+        return f"<ScheduleCost on {self.machine.name}: {microseconds(self.seconds)}, {kernels}, {self.flops:,} FLOP>"
 
     def __str__(self) -> str:
         for_sizes = "".join(f", {name} = {value}" for name, value in self.sizes)
