@@ -24,6 +24,7 @@ from polyfuse.cli.app import app
 from polyfuse.cli.draw import TEXTS
 from polyfuse.cli.load import load_nest, load_schedule
 from polyfuse.errors import BadArgument, TargetUnavailable
+from polyfuse.machine import PRESETS
 from polyfuse.measure import STAGES
 from polyfuse.workbench.terminal import Terminal
 from tests.show.subjects import dense
@@ -75,6 +76,7 @@ def test_the_version() -> None:
         (("draw", __file__, "-o", "x.xyz"), "cannot write x.xyz: expected a suffix out of .avif, .dot, "),
         (("profile", __file__, "--size", "N8"), "expected NAME=NUMBER such as N=8, not N8="),
         (("gpu-bench", "gem"), "unknown part gem; expected some of calls, gemm, tiles, tensor, memory"),
+        (("compile", __file__, "--machine", "vax"), "unknown machine 'vax'; expected one of a100, h100, h200, rtx4090"),
         (("tune", __file__, "--count", "0"), "Invalid value for '--count'"),
         (("profile", __file__, "--target", "tpu"), "Invalid value for '--target'"),
     ],
@@ -124,6 +126,7 @@ def test_what_is_checked_early_is_what_there_is() -> None:
         *FigureCanvasBase.get_supported_filetypes()
     }
     assert tuple(PARTS) == early_checks.GPU_PARTS
+    assert tuple(sorted(PRESETS)) == early_checks.MACHINES
     assert tuple(TEXTS) == early_checks.TEXT_SUFFIXES
 
 
