@@ -85,7 +85,7 @@ def test_machine_code_lights_up_its_line_and_statement(page: Any) -> None:
     assert "mac0 y0[i, j] += x[i, k] * w0[k, j]" in lit(page, "tree-pane")
     number = int(line.split(":")[1])
     page.locator(f'.sources [data-line="{line}"]').hover()
-    assert {*page.locator(".codes .at-line .number").all_inner_texts()} == {str(number)}
+    assert {*page.locator(".codes .at-line .number").all_text_contents()} == {str(number)}
 
 
 def test_an_instance_says_its_name_and_lights_up_its_dependences(page: Any) -> None:
