@@ -35,6 +35,7 @@ from polyfuse.codegen.cpu.patterns.triangle_border import steps_apart
 from polyfuse.codegen.cpu.patterns.triangular_microkernel import slanted_product
 from polyfuse.codegen.cpu.patterns.window_microkernel import over_windows
 from polyfuse.codegen.cpu.patterns.window_row import row_over_windows
+from polyfuse.codegen.looptree.gather_rows import reads_rows
 from polyfuse.codegen.looptree.joint_values import Facts
 from polyfuse.codegen.looptree.nodes import Element, For, Kernel, Node, Store
 from polyfuse.codegen.looptree.product import ProductLoops, movement, tile_of
@@ -53,6 +54,8 @@ class LoopPrinter(Protocol):
     """The loops that the walk is in, outermost first, and the loop itself."""
     has_tiles: bool
     """True if a product runs in a microkernel here: short rows are whole vectors then."""
+    rows: frozenset[str]
+    """The variables that hold rows which data name: short ones are whole vectors, too."""
     turns: str
     """The arguments that the operations of the doacross loop around have in common; empty outside of one."""
 
@@ -186,7 +189,7 @@ def _sum_in_register(p: LoopPrinter, loop: For) -> Lines | None:
 
 
 def _short_row(p: LoopPrinter, loop: For) -> Lines | None:
-    if not p.has_tiles or loop.bind != "vector":
+    if loop.bind != "vector" or not (p.has_tiles or reads_rows(loop, p.rows)):
         return None
     return _line(tile_row(loop, p.kernel.body, p.place, p.vector_row))
 

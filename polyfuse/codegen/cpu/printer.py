@@ -35,7 +35,7 @@ from polyfuse.codegen.cpu.patterns.window_steps import values_of
 from polyfuse.codegen.looptree.body_source import Values
 from polyfuse.codegen.looptree.collapse_axes import along_two_axes
 from polyfuse.codegen.looptree.emit import subscripted
-from polyfuse.codegen.looptree.gather_rows import rows_named
+from polyfuse.codegen.looptree.gather_rows import names_of_rows, rows_named
 from polyfuse.codegen.looptree.guards import decided_outside
 from polyfuse.codegen.looptree.half_types import held_as, zero
 from polyfuse.codegen.looptree.index import not_negative, operand, substituted
@@ -120,6 +120,7 @@ class CpuEmitter(InRegions):
         self.around: tuple[For, ...] = ()  # the loops that the walk is in, outermost first
         self.totals: frozenset[str] = frozenset()  # variables that a vector loop reduces into
         self.has_tiles = has_bound(self.kernel.body, "microkernel")
+        self.rows = names_of_rows(self.kernel.body)
         self.turns = ""  # the arguments that the operations of the pipeline around have in common
         self.stacked = 0  # bytes of buffers on the stack so far
         self.joined: dict[

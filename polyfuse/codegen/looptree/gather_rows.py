@@ -22,6 +22,8 @@ from polyfuse.codegen.looptree.nodes import (
     Node,
     Store,
     block,
+    nodes_in,
+    stores_in,
     surely_runs,
     variables,
     with_below,
@@ -57,6 +59,20 @@ def with_places(value: ast.expr, place: Callable[[Element], ast.expr]) -> ast.ex
 def rows_named(node: Node, taken: set[str]) -> Node:
     """A kernel's body with a name for each row that a loop below does not change."""
     return _Naming({*taken, *variables(node)}).scope(node)
+
+
+def names_of_rows(node: Node) -> frozenset[str]:
+    """The variables that hold rows which data name, as `rows_named` made them."""
+    lets = (each for each in nodes_in(node) if isinstance(each, Let))
+    return frozenset(
+        let.variable for let in lets if any(isinstance(part, ast.Subscript) for part in ast.walk(let.value))
+    )
+
+
+def reads_rows(node: Node, rows: frozenset[str]) -> bool:
+    """True if a store inside reads an element of a row that one of these variables names."""
+    subscripts = (value for store in stores_in(node) for read in store.reads for value in read.subscripts)
+    return any(mentions(value, row) for value in subscripts for row in rows)
 
 
 class _Naming:

@@ -23,6 +23,7 @@ from polyfuse.strategy.cost.kernel_model import band_of, kernel_of
 from polyfuse.strategy.cost.load_balance import cores_at_work
 from polyfuse.strategy.cost.parallel_regions import joined_kernels, region_cost
 from polyfuse.strategy.cost.persistent_kernel import resident_cost, with_meetings
+from polyfuse.strategy.cost.register_tiles import tile_seconds
 from polyfuse.strategy.cost.roofline import KernelCost, Tiling, cost_of, in_blocks
 from polyfuse.strategy.plan import Group
 
@@ -67,7 +68,8 @@ def _on_cpu(counts: Counts, part: Tree, machine: CpuMachine) -> KernelCost:
     if "microkernel" in places:
         cores = next((places[place] for place in SHARED if place in places), None)
         at_work = cores_at_work(counts, cores, machine.units) if cores is not None else None
-        cost = in_blocks(kernel_of(counts, part, ()), machine, counts.total_bytes, at_work)
+        tiles = tile_seconds(counts, part, machine)
+        cost = in_blocks(kernel_of(counts, part, ()), machine, counts.total_bytes, at_work, tiles)
         return replace(cost, memory=cost.memory + _through_buffers(counts, part, machine, at_work or 1.0))
     band = band_of(counts, part)
     inner = next((p for p, loop in enumerate(band) if loop.bind in ("vector", "unroll")), len(band))

@@ -6,7 +6,7 @@ The facts depend on statements and on the dates of loops, not on trees; so a sea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -198,6 +198,11 @@ class Counts:
         ranges = [self._range(name, date) for name, date in loop.dates]
         return max(1, max(high for _, high in ranges) - min(low for low, _ in ranges) + 1)
 
+    def box_of(self, name: str, dims: Iterable[int]) -> int:
+        """The points of the box around a statement's instances along some of its dimensions."""
+        ranges = (self._range(name, dimension(self.domains[name], d)) for d in dims)
+        return prod(high - low + 1 for low, high in ranges)
+
     def profile(self, name: str, date: isl.PwAff) -> tuple[float, ...]:
         """The filled fraction of a box around all instances, at evenly spaced values of a loop; one number if equal.
 
@@ -270,6 +275,17 @@ class Counts:
                     found[apart] = max(found[apart], high - low + 1)
             self._rows[name] = found[0], found[1]
         return self._rows[name]
+
+    def named_rows(self, name: str) -> int:
+        """The rows that a statement reads at places which data name."""
+        found = 0
+        for position, access in enumerate(self.nest.statement(name).accesses):
+            tensor = self.nest.tensor(access.tensor)
+            if tensor.gather is not None and tensor.rank > 1:
+                last = tensor.shape[-1]
+                length = self.size(last) if isinstance(last, str) else last
+                found += self.footprint(name, position) // max(1, length)
+        return found
 
     def _range(self, name: str, date: isl.PwAff) -> tuple[int, int]:
         key = name, id(date)

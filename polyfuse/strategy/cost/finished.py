@@ -23,10 +23,8 @@ from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.composite import finished_cost
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
 from polyfuse.strategy.cost.cpu_loops import Estimate, Estimator, Run, cost_from, usable
+from polyfuse.strategy.cost.register_tiles import LATENCY
 from polyfuse.strategy.cost.roofline import KernelCost
-
-LATENCY = 4.0
-"""Cycles from a multiply-add's factors to its sum."""
 
 WRITTEN_OUT = 32
 """Values of an innermost loop of constant bounds up to which LLVM writes it out: tiles of 4 × 32 without `vectorize`
@@ -58,7 +56,7 @@ class _Finished(Run):
         issued = sums / self.machine.multiply_adds
         loaded = self.machine.loading * (rows + vectors)
         spilled = max(0, sums + vectors - self.machine.vector_registers) / self.machine.multiply_adds
-        cycles = max(issued + loaded + spilled, LATENCY if sums else 0.0)
+        cycles = max(issued + loaded + spilled, float(LATENCY) if sums else 0.0)
         return count * cycles * self.machine.cycle * self.filled(name)
 
     def instance(self, name: str, inner: Loop | None) -> float:

@@ -55,7 +55,8 @@ class Share:
 
     `lanes` is how many threads of a GPU may share a reduction that is in order otherwise: a warp's, or a block's where
     rows are long. `effort`: operations that take a CPU as long. It `adds` values up.
-    `row` values follow each other in memory, `spread` lie apart (`Counts.rows`).
+    `row` values follow each other in memory, `spread` lie apart (`Counts.rows`). It reads `named` rows at places that
+    data name.
     """
 
     statement: str
@@ -66,6 +67,7 @@ class Share:
     adds: bool = False
     row: int = 0
     spread: int = 0
+    named: int = 0
 
     @property
     def at_once(self) -> int:
@@ -156,7 +158,8 @@ def _shares(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop
                 inner *= counts.extent(loop)
         work, lanes = counts.work(name), _lanes(counts, name, own, inner, len(band))
         adds = counts.nest.statement(name).is_reduction
-        shares.append(Share(name, work.flops, inner, lanes, work.effort, adds, *counts.rows(name)))
+        lies = *counts.rows(name), counts.named_rows(name)
+        shares.append(Share(name, work.flops, inner, lanes, work.effort, adds, *lies))
         waits = waits or (inner == 1 and bool(own) and shares[-1].lanes == 1)
     if waits:  # lanes would leave its rows to the few threads beside them
         shares = [replace(share, lanes=1) for share in shares]

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+import numpy as np
 import pytest
 
 import polyfuse as pf
@@ -11,7 +12,17 @@ from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.tree import loops_around
 from polyfuse.strategy.cost.counts import NOMINAL_SIZE, Counts, dims_of, stride
 from polyfuse.strategy.cost.kernel_model import Kernel, Share, Use, kernel_of
-from polyfuse.strategy.cost.roofline import Model, Tiling, on_cpu, on_cuda, passed_again, rereads
+from polyfuse.strategy.cost.roofline import (
+    NAMED_ROW,
+    Model,
+    Tiling,
+    on_cpu,
+    on_cuda,
+    passed_again,
+    rereads,
+    scalar,
+    slower_alone,
+)
 from polyfuse.strategy.pipeline import plan_for
 from tests.support.models import CPU, CUDA, mlp
 
@@ -140,3 +151,23 @@ def test_sums_that_lie_apart_are_priced_as_scalars() -> None:
 def test_small_products_in_a_row_are_kernels_of_microkernels_and_not_one_of_scalar_loops() -> None:
     plan = plan_for(mlp(4, 16, 2), replace(CPU, units=1))
     assert [len(group.statements) for group in plan.groups] == [4, 4, 4, 4]
+
+
+def test_rows_that_data_name_cost_their_places() -> None:
+    table = np.ones((1000, 16), np.float32)
+    rows = pf.lower(nn.embedding(nn.input("i", (128,), "int64"), table))
+    (name,) = (s.name for s in rows.statements)
+    counts = Counts(rows)
+    assert counts.named_rows(name) == 128
+    kernel = kernel_of(counts, rows.order)
+    free = replace(kernel, shares=tuple(replace(share, named=0) for share in kernel.shares))
+    tiling = Tiling((1,) * len(kernel.extents), tuple(range(len(kernel.extents))))
+    costs = [on_cpu(one, CPU, counts.total_bytes, tiling).compute for one in (kernel, free)]
+    assert costs[0] - costs[1] == pytest.approx(NAMED_ROW * CPU.cycle * 128)
+
+
+def test_one_value_for_each_row_of_others_is_no_vector() -> None:
+    shares = Share("dot", 128, 1, effort=128.0, adds=True, row=1), Share("logistic", 3, 1, effort=40.0, row=1)
+    kernel = Kernel(("dot", "logistic"), (), (), (), shares, None)
+    assert [slower_alone(share, kernel, CPU) for share in shares] == [1.0, scalar(4, CPU)]
+    assert slower_alone(shares[1], replace(kernel, shares=shares[1:]), CPU) == 1.0

@@ -1,4 +1,4 @@
-"""Turn short vector loops of a kernel with tiles into one operation; LLVM would leave them scalar.
+"""Turn short vector loops of tiles, and of rows that data name, into one operation; LLVM would leave them scalar.
 
     for c in range(0, 32): { z = y[r, c] + b[32*j + c]; out[i, 32*j + c] = max(z, 0) }
     ->  short_row(row, float32, count=32, …)    with    def row(y, b, out): z = y + b; out[:] = larger(z, float32(0.0))
@@ -9,6 +9,9 @@ tile with bias and ReLU are 256 scalar loads, additions, comparisons and stores 
 2048 cycles for 256 steps: 64 x 256 x 256 took 40.3 µs, in whole vectors 35.7, and 35.6 without what follows; 128 x 512
 x 512 took 315, 279 and 280 (one Zen 5 core, medians of 61 turns). A loop whose length LLVM does not know has vectors,
 and checks for overlaps in each row: 36.3 and 285.
+
+Rows that data name are so, too, in kernels without tiles: 128 rows of 16 numbers took 0.80 µs, in whole vectors 0.25
+(one Zen 4 core).
 
 The values of a vector loop do not depend on each other, so that a vector of one statement may run before the next one.
 """

@@ -9,6 +9,7 @@ from itertools import product
 from math import ceil, gcd
 
 from polyfuse.strategy.cost.read_again import STRIDED
+from polyfuse.strategy.cost.register_tiles import ENTRY, LATENCY
 from polyfuse.strategy.cpu.gemm.blocks import Blocking, Operand, Task
 
 PAGE = 4096
@@ -46,12 +47,6 @@ ROWS = 8
 FOLLOWED = 0.006
 """Each row of a that is contiguous is a stream of its own to the prefetchers; what one more than ROWS costs:
 with 12 and 14 rows products of 1344 and 2016 took 1 to 5 % longer than with 8 (one Zen 4 core)."""
-
-LATENCY = 4
-"""Cycles from one sum to the next, in which each multiplier begins as many others."""
-
-ENTRY = 20
-"""Cycles before a tile's first sums are added and after its last ones: latencies of loads, multiply-adds, stores."""
 
 SUMMING = 1.5
 """Cycles in which a tile of dot products adds up the partial sums of one sum and adds them to it: shuffles, additions,

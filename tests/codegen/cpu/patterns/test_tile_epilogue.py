@@ -49,6 +49,13 @@ def test_what_follows_a_product_is_a_short_row_of_each_row_of_a_tile() -> None:
     assert lines[first : first + 3] == [line.format(name=name) for line in BIAS_RELU]
 
 
+def test_short_rows_that_data_name_are_whole_vectors_without_a_product() -> None:
+    table = np.ones((10, 16), np.float32)
+    source = in_one_line(source_of(nn.embedding(nn.input("i", (6,), "int64"), table)))
+    assert "count=16, places=(address(w, (row, 0)), address(out, (i, 0)))" in source
+    assert "short_row(" not in source_of(nn.relu(nn.input("x", (6, 16))))
+
+
 def test_functions_of_numbers_are_left_to_a_loop() -> None:
     source = source_of(nn.tanh(dense(64, 256, 256)))
     assert "vector_tanh(" in source

@@ -1,0 +1,48 @@
+"""Register tiles are priced by the vectors that they issue: narrow ones, rows of windows, tiles that are cut short."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import polyfuse as pf
+from polyfuse import nn
+from polyfuse.ir.tree import loops, parts
+from polyfuse.machine import CpuMachine
+from polyfuse.strategy.cost.composite import schedule_costs
+from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.cost.register_tiles import ENTRY, tile_seconds
+
+ZEN5 = CpuMachine.preset("zen5")
+
+
+def cycles(value: nn.Value) -> float:
+    """The cycles that the last kernel's tiles take on one core of a Zen 5."""
+    schedule = pf.compile(pf.lower(value), target="cpu", machine=ZEN5, threads=1).schedule
+    return tile_seconds(Counts(schedule.nest), parts(schedule.tree)[-1], ZEN5) / ZEN5.cycle
+
+
+def convolved(filters: int, window: int, groups: int = 1, side: int = 16) -> nn.Value:
+    """A convolution of eight channels that keeps the image's size."""
+    weight = np.ones((filters, 8 // groups, window, window), np.float32)
+    return nn.conv2d(nn.input("x", (1, 8, side, side)), weight, padding=window // 2, groups=groups)
+
+
+def test_few_filters_take_as_long_as_those_that_fill_a_vector() -> None:
+    assert cycles(convolved(3, 1)) == pytest.approx(cycles(convolved(16, 1)), rel=0.2)
+
+
+def test_a_row_of_one_vector_waits_for_each_of_its_sums() -> None:
+    rows, steps = 8 * 16, 9
+    assert cycles(convolved(8, 3, groups=8)) == pytest.approx(rows * (4 * steps + ENTRY))
+
+
+def test_a_kernel_without_tiles_has_no_price_for_them() -> None:
+    assert cycles(nn.relu(nn.input("x", (16, 16)))) == 0
+
+
+def test_a_kernel_costs_at_least_its_tiles() -> None:
+    schedule = pf.compile(pf.lower(convolved(3, 1)), target="cpu", machine=ZEN5, threads=1).schedule
+    kernel, cost = parts(schedule.tree)[-1], schedule_costs(schedule, ZEN5)[-1]
+    assert any(loop.bind == "microkernel" for loop in loops(kernel))
+    assert cost.compute >= tile_seconds(Counts(schedule.nest), kernel, ZEN5) > 0
