@@ -28,7 +28,7 @@ def net() -> pf.Executable:
 def test_rows_go_into_their_users_and_have_a_name(net: pf.Executable) -> None:
     np.testing.assert_array_equal(net(X), 2 * W[X])
     assert "row = int64(x[i, j])" in net.source
-    assert "w[uint64(row), k]" in net.source
+    assert "address(w, (row, 0))" in net.source
     assert "e0 is read through, in mul0" in net.explain()
     assert net.report().bytes_moved == 2 * W[X].nbytes, (
         "rows read and written: nothing of the table but these"

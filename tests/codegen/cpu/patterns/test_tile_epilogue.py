@@ -52,7 +52,7 @@ def test_what_follows_a_product_is_a_short_row_of_each_row_of_a_tile() -> None:
 def test_short_rows_that_data_name_are_whole_vectors_without_a_product() -> None:
     table = np.ones((10, 16), np.float32)
     source = in_one_line(source_of(nn.embedding(nn.input("i", (6,), "int64"), table)))
-    assert "count=16, places=(address(w, (row, 0)), address(out, (i, 0)))" in source
+    assert "count=16, places=(address(w, (row, 0)), address(out, (j, 0)))" in source
     assert "short_row(" not in source_of(nn.relu(nn.input("x", (6, 16))))
 
 
