@@ -164,7 +164,8 @@ def claims(found: list[Row]) -> list[Claim]:
         Claim(
             "Up to 1.81 × as fast as schedules tuned by hand in Halide.",
             "up to 1.81 × on 16 cores (abstract)",
-            "1.04 to 1.45 × Halide's autoschedulers, one core of a Xeon (benchmarks/results/pipelines-2026-11-22); "
+            "1.03 to 1.36 × the best of Halide's autoschedulers, four pipelines on one core of a Xeon "
+            "(benchmarks/results/pipelines-2026-11-22); "
             "hand-tuned schedules were not at hand",
             "not measured",
         ),
