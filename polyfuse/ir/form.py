@@ -126,9 +126,16 @@ def _tree(tree: Tree, numbers: Mapping[str, int], steps: Mapping[str, int]) -> I
         case Sequence():
             yield f"{len(tree.children)} parts, barriers {tree.barriers} {tree.grid}"
         case Loop():
-            buffers = [replace(b, tensor=f"#{numbers[b.tensor]}") for b in tree.buffers]
-            fetches = [(numbers[f.tensor], steps.get(f.loop, f.loop), f.by) for f in tree.fetches]
-            streams = [numbers[tensor] for tensor in tree.streams]
+            # a loop around several parts has buffers of tensors, too, that this one does not access
+            buffers = [
+                replace(b, tensor=f"#{numbers[b.tensor]}") for b in tree.buffers if b.tensor in numbers
+            ]
+            fetches = [
+                (numbers[f.tensor], steps.get(f.loop, f.loop), f.by)
+                for f in tree.fetches
+                if f.tensor in numbers
+            ]
+            streams = [numbers[tensor] for tensor in tree.streams if tensor in numbers]
             waits = f"{tree.barrier} {tree.grid} {tree.slots}"
             marks = f"{tree.bind} {waits} {tree.apart} {tree.math} {buffers} {fetches} {streams}"
             yield f"loop {steps[tree.name]} {marks}"
