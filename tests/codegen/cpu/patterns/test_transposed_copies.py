@@ -11,6 +11,7 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.codegen.cpu.patterns.transposed_copies import copy_in_blocks, copy_in_strips
 from polyfuse.codegen.looptree.nodes import Element, For, Node, Store
+from polyfuse.machine import Machine
 from tests.codegen.cpu.patterns.test_transposed_reads import copy, element
 
 PACKED = copy(element("b", "p", "k", "c"), element("w", "64 * p + c", "k"))
@@ -110,9 +111,10 @@ def test_what_has_no_strips(what: str, rows: For) -> None:
 
 
 def test_values_of_a_convolution_whose_filters_each_call_passes() -> None:
+    """Panels of two vectors of 16 lanes, in strips; half as many lanes and registers have panels of one strip."""
     x, w = nn.input("x", (1, 5, 6, 7)), nn.input("w", (64, 5, 3, 3))
     nest = pf.lower(nn.conv2d(x, w, padding=1))
-    net = pf.compile(nest, target="cpu")
+    net = pf.compile(nest, target="cpu", machine=Machine.preset("zen5"))
     rng = np.random.default_rng(2)
     given = {t.name: rng.integers(-4, 5, t.shape).astype("float32") for t in nest.inputs}
     np.testing.assert_array_equal(net(**given), pf.interpret(nest, given)["out"])
@@ -121,9 +123,10 @@ def test_values_of_a_convolution_whose_filters_each_call_passes() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_values_of_a_product_with_a_transposed_factor(dtype: str) -> None:
-    x, w = nn.input("x", (24, 75), dtype), nn.input("w", (128, 75), dtype)
+    """Of so many rows that a packed factor pays: few read it where it lies, in tiles of dot products."""
+    x, w = nn.input("x", (192, 75), dtype), nn.input("w", (128, 75), dtype)
     nest = pf.lower(x @ nn.transpose(w))
-    net = pf.compile(nest, target="cpu")
+    net = pf.compile(nest, target="cpu", machine=Machine.preset("zen5"))
     rng = np.random.default_rng(1)
     given = {t.name: rng.integers(-4, 5, t.shape).astype(dtype) for t in nest.inputs}
     np.testing.assert_array_equal(net(**given), given["x"] @ given["w"].T)
