@@ -146,6 +146,7 @@ def test_a_result_that_its_own_kernel_reads_is_not_past_the_caches() -> None:
     first = statement(domain % "S", "y[i] = x[i] + 1")
     alone = Nest.of(tensors, [first])
     again = Nest.of(tensors, [first, statement(domain % "T", "y[i] = y[i] * 2")])
+    added = Nest.of(tensors, [first, statement(domain % "T", "y[i] += x[i]")])
 
     def large(nest: Nest) -> tuple[str, ...]:
         counts = Counts(nest)
@@ -153,3 +154,4 @@ def test_a_result_that_its_own_kernel_reads_is_not_past_the_caches() -> None:
 
     assert large(alone) == ("S",)
     assert large(again) == ()
+    assert large(added) == ()

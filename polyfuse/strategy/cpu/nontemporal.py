@@ -35,11 +35,15 @@ SHORT = 4 * LINE
 
 
 def large_results(kernel: Kernel, counts: Counts, machine: CpuMachine) -> tuple[str, ...]:
-    """The kernel's statements that write a result which nobody reads, and which is larger than what caches keep."""
+    """The kernel's statements that write a result which nobody reads, and which is larger than what caches keep.
+
+    What a sum is added to is read again: for j: y[j] = 0;  for i: for j: y[j] += x[i, j].
+    """
     nest, found = counts.nest, []
     for use in kernel.uses:
         users = counts.users[use.tensor]
         alone = nest.tensor(use.tensor).role == "output" and users <= frozenset(kernel.names)
+        alone = alone and not any(nest.statement(name).is_reduction for name in users)
         if alone and not use.read and use.elements * use.itemsize > machine.keeps:
             found += [name for name in kernel.names if name in users]
     return tuple(found)
