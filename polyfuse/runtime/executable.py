@@ -159,8 +159,7 @@ class Executable:
         """A call whose complex arrays are pairs of real numbers."""
         if self._direct is not None:
             if len(args) + len(named) < len(self._names) and self._nest.defaults:
-                rest = self._names[len(args) :]
-                named = {**{name: v for name, v in self._nest.defaults.items() if name in rest}, **named}
+                named = {**self._defaults_of(self._names[len(args) :]), **named}
             # a name that is not an input leaves another without a value, which the entry refuses
             ordered = args if not named else (*args, *map(named.get, self._names[len(args) :]))
             place = out[0] if type(out) is tuple and len(out) == 1 else out
@@ -173,6 +172,10 @@ class Executable:
                     if result is not NotImplemented:
                         return result
         return self._adapted(args, out, named)
+
+    def _defaults_of(self, names: Iterable[str]) -> dict[str, Any]:
+        """The default arguments among some inputs; within a call the comprehension would cost each call a cell."""
+        return {name: self._nest.defaults[name] for name in names if name in self._nest.defaults}
 
     def capture(self, *args: Any, out: Any = None, **named: Any) -> Captured:
         """Make a call, and return it as an object that repeats it on the same arrays.

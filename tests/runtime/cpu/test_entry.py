@@ -240,8 +240,15 @@ def test_an_executable_that_is_dropped_leaves_nothing() -> None:
 
 
 def allocated(call: Callable[[], object]) -> int:
-    """The most bytes of Python's and NumPy's allocators that were in use during a call, beyond those before."""
+    """The most bytes of Python's and NumPy's allocators that were in use during a call, beyond those before.
+
+    The least of several times: the interpreter allocates less once it has specialised what it runs.
+    """
     call()
+    return min(_allocated_once(call) for _ in range(30))
+
+
+def _allocated_once(call: Callable[[], object]) -> int:
     tracemalloc.start()
     try:
         call()
@@ -253,11 +260,22 @@ def allocated(call: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
+class Nothing:
+    """What is called as an executable is, and does nothing: Python itself allocates the arguments by name."""
+
+    def __call__(self, *args: Any, out: Any = None, **named: Any) -> Any:
+        return self._called(args, out, named)
+
+    def _called(self, args: tuple[Any, ...], out: Any, named: dict[str, Any]) -> Any:
+        return out
+
+
 @pytest.mark.parametrize("fuse", [False, True], ids=["temporaries in an arena", "buffers in a kernel"])
 def test_a_call_with_out_allocates_nothing_and_one_without_its_result(fuse: bool) -> None:
     compiled = pf.compile(cases.dense(*[64] * 4, batch=1), target="cpu", fuse=fuse)
     given, out = np.ones((1, 64), np.float32), np.empty((1, 64), np.float32)
-    assert allocated(lambda: compiled(given, out=out)) == allocated(lambda: None)
+    nothing = Nothing()
+    assert allocated(lambda: compiled(given, out=out)) == allocated(lambda: nothing(given, out=out))
     assert allocated(lambda: compiled(given)) == allocated(lambda: np.empty((1, 64), np.float32))
 
 
