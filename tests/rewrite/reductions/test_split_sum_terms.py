@@ -53,14 +53,24 @@ def test_what_is_refused_is_said() -> None:
         terms(nest, "S")
 
 
-def test_two_products_in_one_sum_run_in_blocks() -> None:
-    """The whole of syr2k: tiles of the triangle's inside and of its border, in two kernels."""
-    nest = both("a[i, k] * b[j, k] + b[i, k] * a[j, k]", 200)
+@pytest.mark.parametrize(
+    "along", [False, True], ids=["rows of the second factors", "rows of syr2k's factors"]
+)
+def test_two_products_in_one_sum_run_in_blocks(along: bool) -> None:
+    """Over a triangle, in two kernels: tiles of its inside and of its border, or those inside as dot products."""
+    second = "{}[j, k]" if along else "{}[k, j]"
+    nest = both(f"a[i, k] * {second.format('b')} + b[i, k] * {second.format('a')}", 200)
     net = pf.compile(nest, target="cpu", machine="xeon")
     assert "the terms of T are sums of their own: T, T_1" in net.explain()
-    assert net.source.count("tile_mac_slanted(") == 2
+    assert [("T" in one.statements, "T_1" in one.statements) for one in net.kernels] == [
+        (True, False),
+        (False, True),
+    ]
+    tiles = ("tile_mac_slanted(", "tile_dot(") if along else ("tile_mac_slanted(",)
+    assert all(any(tile in one.source for tile in tiles) for one in net.kernels)
     inputs = draw(200)
     a, b, c = inputs.values()
-    expected = np.tril(2 * c + a @ b.T + b @ a.T + 1) + np.triu(c, 1)
+    products = a @ b.T + b @ a.T if along else a @ b + b @ a
+    expected = np.tril(2 * c + products + 1) + np.triu(c, 1)
     net(**inputs)
     np.testing.assert_array_equal(inputs["c"], expected)
