@@ -110,8 +110,9 @@ def test_a_model_is_trained_in_place() -> None:
 
 def trained() -> tuple[list[float], list[Array], pf.optim.TrainStep]:
     rng = np.random.default_rng(2)
-    x, y = rng.normal(size=(2, 16, 4)).astype("float32"), rng.normal(size=(2, 16, 1)).astype("float32")
-    model = nn.Sequential(nn.Linear(4, 1), nn.Tanh())
+    x = rng.normal(size=(2, 16, 4)).astype("float32")
+    y = np.tanh(x @ rng.normal(size=(4, 3)).astype("float32"))
+    model = nn.Sequential(nn.Linear(4, 3), nn.Tanh())
     step = pf.train_step(model, nn.MSELoss(), optim.Adam(0.05), batch=16)
     return [step(x[n % 2], y[n % 2]) for n in range(30)], list(model.arrays()), step
 
