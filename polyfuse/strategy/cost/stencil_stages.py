@@ -20,6 +20,7 @@ import sympy
 from polyfuse.ir import Nest, Statement
 from polyfuse.ir.scalar import own_operations
 from polyfuse.machine import CpuMachine
+from polyfuse.sets import bounding_box
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.cpu_loops import LOOP_SECONDS, holding
 from polyfuse.strategy.cost.roofline import CPU_EXPOSED, KernelCost, Tiling
@@ -92,8 +93,13 @@ class StageModel:
         self.nest, self.parts, self.machine = nest, parts, machine
         self.counts = Counts(nest)
         domain = self.counts.domains[result]
-        low_high = ((domain.dim_min_val(d), domain.dim_max_val(d)) for d in range(len(parts.dims)))
-        self.extents = tuple(int(high.to_python()) - int(low.to_python()) + 1 for low, high in low_high)
+        box = (bounding_box(domain) or ())[: len(parts.dims)]
+        self.extents = tuple(high - low + 1 for low, high in box)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the result has no values, at the sizes that are planned for."""
+        return not self.extents
 
     def passes(self, stages: Mapping[str, Statement]) -> tuple[Pass, ...]:
         """The stages by the shape of their boxes, in order."""

@@ -59,6 +59,8 @@ def _decided(nest: Nest, pipeline: Pipeline, machine: CpuMachine, choose: Choose
     if parts is None:
         return left(Reason.OTHER_FORM, ": what a tile needs is no box that moves with it.")
     model = StageModel(nest, parts, machine, pipeline.results[0])
+    if model.is_empty:
+        return left(Reason.OTHER_FORM, ": they have no values at the sizes that are planned for.")
     stages = {n: nest.statement(n) for n in (*pipeline.producers, *pipeline.results)}
     whole = model.apart(model.passes(stages))
     gone = _inlined(nest, model, pipeline, stages)

@@ -183,3 +183,20 @@ def test_random_pipelines_in_machine_code_leave_what_the_oracle_does(pipeline: P
     ):
         found = called(pf.compile(nest, **options), arrays)
         assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+UNEQUAL = """
+@pf.nest
+def unequal(x: "f64[N, M]", y: "f64[N, M]"):
+    if N != M:
+        t = x[1:-1, 1:-1] + x[1:-1, 2:] + x[:-2, 1:-1]
+        u = t[1:-1, 1:-1] + t[1:-1, 2:] + t[:-2, 1:-1]
+        y[2:-2, 2:-2] = u * u
+    else:
+        y[:] = x
+"""
+
+
+def test_stages_without_values_at_the_planned_sizes_are_left_alone() -> None:
+    plan = plan_for(expand(defined(UNEQUAL)).nest, ZEN5)
+    assert any("no values at the sizes that are planned for" in remark.text for remark in plan.remarks)
