@@ -263,11 +263,12 @@ def textual_order(every: tuple[Statement, ...]) -> Tree:
     return sequence(tuple(own_loops(s) for s in every))
 
 
-def own_loops(s: Statement) -> Tree:
-    """A statement in loops over its own dimensions: for i: for j: S[i, j]."""
+def own_loops(s: Statement, inside: int = 0, without: frozenset[int] = frozenset()) -> Tree:
+    """A statement in loops over its own dimensions, but for the first ones and some others: for i: for j: S[i, j]."""
     tree: Tree = Leaf(s.name)
     for position, name in reversed(list(enumerate(dim_names(s.domain)))):
-        tree = Loop(name, ((s.name, dimension(s.domain, position)),), tree)
+        if position >= inside and position not in without:
+            tree = Loop(name, ((s.name, dimension(s.domain, position)),), tree)
     return tree
 
 

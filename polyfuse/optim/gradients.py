@@ -11,7 +11,8 @@ from polyfuse.ir.whole import whole
 from polyfuse.machine import Machine
 from polyfuse.rewrite.gradient import Reversed
 from polyfuse.rewrite.gradient.activity import Names
-from polyfuse.rewrite.gradient.reverse import Checkpoints, Unreached, reverse, reverse_scalar
+from polyfuse.rewrite.gradient.checkpoints import Checkpoints
+from polyfuse.rewrite.gradient.reverse import Unreached, reverse, reverse_scalar
 from polyfuse.strategy.rewrites.kept_values import Kept, kept_bytes, within_memory
 
 

@@ -21,21 +21,28 @@ A segment is reversed by its number, a parameter of isl; `embed` then makes it t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import islpy as isl
 
-from polyfuse.ir import Access, Nest, Statement
+from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir.fresh_names import fresh
+from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import read
 from polyfuse.ir.tree import Leaf, Loop, Tree, date_map, parts, sequence
 from polyfuse.ir.tree import Sequence as Siblings
 from polyfuse.rewrite.gradient.draft import Draft, onto
 from polyfuse.rewrite.gradient.lifetimes import Lifetimes
 from polyfuse.rewrite.gradient.stored import Stored, for_any
+from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.sets import IN, OUT, PARAM, SET, dim_names, dimension, least_and_most
+
+Checkpoints = int | Literal["auto"]
+"""How many segments a time loop is cut in; "auto" is the number that needs the fewest bytes."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +188,49 @@ class Segments:
         return found
 
 
+def cut(call: str, nest: Nest, stored: Stored, checkpoints: Checkpoints) -> Segments:
+    """Cut the time loop that keeps the most values in so many segments.
+
+    The number "auto" is the one by which arrays need the fewest bytes: n states of s bytes and values of an nth of k
+    bytes are least for n = sqrt(k / s).
+
+    Args:
+        call: The function that was called, for errors.
+        nest: The nest.
+        stored: The copies that its derivatives ask for.
+        checkpoints: The number of segments.
+
+    Returns:
+        The loop in segments.
+
+    Raises:
+        IllegalRewrite: if no loop of known iterations keeps values, or a segment cannot run again.
+    """
+    kept: dict[int, int] = {}
+    found = {loop.part: loop for loop in time_loops(nest)}
+    for position, part in enumerate(parts(nest.order)):
+        sizes = [
+            _bytes(stored.draft.tensors[one.access.tensor])
+            for (name, _), one in stored.kept.items()
+            if name in part.members
+        ]
+        if sizes and position in found:
+            kept[position] = sum(sizes)
+    title = f"{call} of {nest.name} with checkpoints"
+    if not kept:
+        why = "no loop of a known number of iterations keeps values that it overwrites"
+        check_legal(refused(title, why, "sizes as numbers (`with_sizes`), or no checkpoints"))
+    loop = found[max(kept, key=lambda position: kept[position])]
+    segments = Segments.of(nest, loop, loop.iterations)
+    state = sum(_bytes(nest.tensor(name)) for name in segments.rerun)
+    least = max(1, round(math.sqrt(kept[loop.part] / max(1, state))))
+    count = min(loop.iterations, least if checkpoints == "auto" else checkpoints)
+    segments = replace(segments, steps=-(-loop.iterations // count))
+    if segments.why_not is not None:
+        check_legal(refused(title, segments.why_not, "no checkpoints"))
+    return segments
+
+
 def time_loops(nest: Nest) -> tuple[TimeLoop, ...]:
     """The outermost loops of a nest that run several statements or instances in order, of known numbers of values."""
     found = []
@@ -199,6 +249,11 @@ def _range(date: isl.PwAff, domain: isl.Set) -> tuple[int, int] | None:
     """The least and the largest value of a loop for a statement; None if they are no numbers."""
     low, high = least_and_most(date, domain)
     return (int(low.to_python()), int(high.to_python())) if low.is_int() and high.is_int() else None
+
+
+def _bytes(tensor: Tensor) -> int:
+    """The size of a tensor; an extent that is a symbol counts as 1."""
+    return tensor.itemsize * math.prod(size for size in tensor.shape if isinstance(size, int))
 
 
 class Replay:
@@ -246,7 +301,7 @@ class Replay:
         saves, dates = [], list(loop.dates)
         for name in self.points:
             made = self._moved(f"save_{name}", name, name, self.points[name], saving=True)
-            saves.append(_loops(made, 1))
+            saves.append(own_loops(made, 1))
             begin = dimension(made.domain, 0).scale_val(isl.Val(one.steps))
             dates.append((made.name, begin.add_constant_val(isl.Val(one.loop.first))))
         return replace(loop, dates=tuple(dates), body=sequence((*saves, loop.body)))
@@ -276,7 +331,7 @@ class Replay:
         inside = tuple(map(_reusing, (*(() if tree is None else (tree,)), *adjoints)))
         for name in (one_name for part in inside for one_name in part.names):
             self.draft.statements[name] = self._embedded(self.draft.statements[name])
-        body = sequence((*(_loops(s, 1) for s in restores), *(self._tree(part) for part in inside)))
+        body = sequence((*(own_loops(s, 1) for s in restores), *(self._tree(part) for part in inside)))
         dates = tuple((name, dimension(self.draft.statements[name].domain, 0).neg()) for name in body.names)
         return Loop(one.number, dates, body, reuse=True)
 
@@ -407,12 +462,3 @@ def order_without_number(tree: Tree, number: str) -> Tree:
 
 def _date_of(relation: isl.Map) -> isl.PwAff:
     return isl.PwMultiAff.from_map(relation).get_pw_aff(0)
-
-
-def _loops(s: Statement, kept: int) -> Tree:
-    """A statement in loops over its dimensions, but for the first ones."""
-    tree: Tree = Leaf(s.name)
-    for d, name in reversed(list(enumerate(s.dims))):
-        if d >= kept:
-            tree = Loop(name, ((s.name, dimension(s.domain, d)),), tree)
-    return tree

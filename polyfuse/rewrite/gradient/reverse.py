@@ -12,7 +12,6 @@ order wherever nothing reads the element in between, which `Dependences` says fo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -22,7 +21,7 @@ import sympy
 
 from polyfuse.errors import BadArgument
 from polyfuse.errors.proving import proving
-from polyfuse.ir import Access, Nest, Statement, Tensor
+from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.given import nest_given
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.number_types import computed_in
@@ -42,11 +41,12 @@ from polyfuse.rewrite.gradient.adjoint_bodies import pull
 from polyfuse.rewrite.gradient.apart import in_own_loops, with_products_apart
 from polyfuse.rewrite.gradient.assembly import assembled
 from polyfuse.rewrite.gradient.checkpoints import (
+    Checkpoints,
     Cut,
     Replay,
     Segments,
+    cut,
     order_without_number,
-    time_loops,
     without_number,
 )
 from polyfuse.rewrite.gradient.copies import on_copies
@@ -60,13 +60,9 @@ from polyfuse.rewrite.gradient.phases import in_own_array, lies_apart
 from polyfuse.rewrite.gradient.recompute import Passes, numbers_alone, recomputed
 from polyfuse.rewrite.gradient.shares import Share, share_of, with_explicit
 from polyfuse.rewrite.gradient.stored import Stored, with_copies
-from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.sets import IN, OUT, SET, dim_names, dimension
 
 ZERO = number(0.0)
-
-Checkpoints = int | Literal["auto"]
-"""How many segments a time loop is cut in; "auto" is the number that needs the fewest bytes."""
 
 Unreached = Literal["zero", "error"]
 """What becomes of the gradient of a tensor that the outputs do not depend on."""
@@ -168,7 +164,7 @@ def reverse(
     reversal = _Reversal(nest, by, of, (*(of if values else ()), *further), seeded)
     found = reversal.done()
     if checkpoints is not None:
-        segments = reversal.cut(call, checkpoints)
+        segments = cut(call, reversal.whole, reversal.stored, checkpoints)
         found = _Reversal(nest, by, of, (*(of if values else ()), *further), seeded, segments).done()
     if unreached == "error" and found.zero:
         raise BadArgument(
@@ -248,39 +244,6 @@ class _Reversal:
         backward += self._gathers()
         gradients, ends = self._gradients()
         return self._assembled(cotangents, gradients, (*backward, *ends))
-
-    def cut(self, call: str, checkpoints: Checkpoints) -> Segments:
-        """The time loop that keeps the most values, in so many segments, after `done`.
-
-        The number "auto" is the one by which arrays need the fewest bytes: n states of s bytes and values of an nth of
-        k bytes are least for n = sqrt(k / s).
-
-        Raises:
-            IllegalRewrite: if no loop of known iterations keeps values, or a segment cannot run again.
-        """
-        kept: dict[int, int] = {}
-        found = {loop.part: loop for loop in time_loops(self.whole)}
-        for position, part in enumerate(parts(self.whole.order)):
-            sizes = [
-                self.draft.tensors[one.access.tensor]
-                for (name, _), one in self.stored.kept.items()
-                if name in part.members
-            ]
-            if sizes and position in found:
-                kept[position] = sum(map(_bytes, sizes))
-        title = f"{call} of {self.nest.name} with checkpoints"
-        if not kept:
-            why = "no loop of a known number of iterations keeps values that it overwrites"
-            check_legal(refused(title, why, "sizes as numbers (`with_sizes`), or no checkpoints"))
-        loop = found[max(kept, key=lambda position: kept[position])]
-        segments = Segments.of(self.whole, loop, loop.iterations)
-        state = sum(_bytes(self.whole.tensor(name)) for name in segments.rerun)
-        least = max(1, round(math.sqrt(kept[loop.part] / max(1, state))))
-        count = min(loop.iterations, least if checkpoints == "auto" else checkpoints)
-        segments = replace(segments, steps=-(-loop.iterations // count))
-        if segments.why_not is not None:
-            check_legal(refused(title, segments.why_not, "no checkpoints"))
-        return segments
 
     def _is_cut(self, position: int) -> bool:
         """True if a part of the nest's order is a loop that runs in segments."""
@@ -483,13 +446,13 @@ class _Reversal:
                     trees = self._phase(s, one)
                 else:
                     made = self._added(s, op, one)
-                    trees = [own_loops(made) if not around else _inner_loops(made, len(around))]
+                    trees = [own_loops(made) if not around else own_loops(made, len(around))]
                 (self.sunk if chosen[0] in sinking else found).extend(trees)
         if self._ends(s):
             here = same(self.nest.domains[s.name])
             made = self._reset(s)
             self._record(s, made, here)
-            found.append(_inner_loops(made, 0, frozenset(kept)))
+            found.append(own_loops(made, 0, frozenset(kept)))
         return found
 
     def _added(self, s: Statement, op: str, one: Addition) -> Statement:
@@ -771,11 +734,6 @@ class _Reversal:
         return {name: without_number(s, number) for name, s in self.draft.statements.items()}
 
 
-def _bytes(tensor: Tensor) -> int:
-    """The size of a tensor; an extent that is a symbol counts as 1."""
-    return tensor.itemsize * math.prod(size for size in tensor.shape if isinstance(size, int))
-
-
 def _like(domain: isl.Set, other: isl.Set) -> isl.Set:
     """A set with the names of another one's dimensions."""
     for d, name in enumerate(dim_names(other)):
@@ -789,12 +747,3 @@ def _with_axes(access: isl.Map, layout: Order) -> isl.Map:
     places = [subscripts.get_pw_aff(axis) for axis in layout]
     everywhere = isl.Set.universe(access.domain().get_space())
     return date_map(everywhere, places).set_tuple_name(OUT, access.get_tuple_name(OUT))
-
-
-def _inner_loops(s: Statement, kept: int, without: frozenset[int] = frozenset()) -> Tree:
-    """A statement in loops over its dimensions, but for those of loops around."""
-    tree: Tree = Leaf(s.name)
-    for d, name in reversed(list(enumerate(s.dims))):
-        if d >= kept and d not in without:
-            tree = Loop(name, ((s.name, dimension(s.domain, d)),), tree)
-    return tree
