@@ -54,7 +54,7 @@ def swept(set_: isl.Set) -> int | None:
 
 @lru_cache(maxsize=256)
 def _swept(text: str) -> int | None:
-    """As `swept`, of a set by its text: the parts of a tree ask for the same sets."""
+    """Return what `swept` does, for a set as text, kept by it: parts of a tree ask for the same sets."""
     set_ = isl.Set(text)
     rank = set_.dim(SET)
     if set_.is_empty():

@@ -19,7 +19,7 @@ from polyfuse.strategy import KernelCost
 Array = npt.NDArray[Any]
 
 NOT_COUNTED = Counts()
-"""A GPU's calls are not counted."""
+"""Why a profile of a GPU has no counters: they count what the processor runs."""
 
 
 @dataclass(frozen=True)

@@ -234,7 +234,7 @@ def _below(nest: Nest, s: Statement, above: isl.Set) -> Statement:
 
 
 def _copy(s: Statement, above: isl.Set, context: isl.Set, found: _Symmetry, name: str) -> Statement:
-    """S_mirrored: y[i, j] = y[j, i]."""
+    """Return the statement that copies one half to the other: S_mirrored: y[i, j] = y[j, i]."""
     dims = [s.dims[d] for d in found.dims]
     domain = above.gist_params(context).set_tuple_name(name)
     for axis in range(above.dim(SET)):

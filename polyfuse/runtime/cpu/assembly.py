@@ -71,7 +71,7 @@ def instructions(text: str, name: str, before: int) -> tuple[Instruction, ...]:
 
 
 def _shortened(text: str) -> str:
-    """Names of numba's functions without their arguments.
+    """Return a line of assembly with numba's function names, without their arguments.
 
     >>> _shortened("callq _ZN13_3cdynamic_3e8mac_partB2v4B114c8tJT@PLT")
     'callq mac_part@PLT'
