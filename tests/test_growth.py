@@ -239,8 +239,9 @@ def test_statements_are_compared_once_and_without_sentences(monkeypatch: pytest.
 
 
 def test_sizes_of_tensors_are_no_question_to_isl(monkeypatch: pytest.MonkeyPatch) -> None:
+    many, few = members(MANY), members(FEW)  # the checks of a new nest ask for elements
     elements = counted(monkeypatch, Tensor, "elements")
-    assert Counts(members(MANY)).total_bytes > Counts(members(FEW)).total_bytes > 0
+    assert Counts(many).total_bytes > Counts(few).total_bytes > 0
     assert not elements
 
 
