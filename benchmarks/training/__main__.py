@@ -22,7 +22,7 @@ from benchmarks.fresh import fresh
 from benchmarks.training.networks import NETWORKS
 
 SIDES = {"eager": "torch", "compile": "torch", "jax": "jax"}
-"""What each side needs installed."""
+"""The package that each side needs."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What every side gives: a step that is called without arguments, and its weights in the layout of `networks`."""
+"""The interface of a side: a step that is called without arguments, and its weights in the layout of `networks`."""
 
 from __future__ import annotations
 

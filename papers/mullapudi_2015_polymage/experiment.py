@@ -25,7 +25,7 @@ from polyfuse.strategy import plan_for
 Row = dict[str, Any]
 
 QUICK: Mapping[str, Mapping[str, int]] = {"harris": {"M": 516, "N": 516}}
-"""What a quick run measures."""
+"""The pipelines and sizes of a quick run."""
 
 TURNS, QUICK_TURNS = 15, 3
 BOUND = 1e-4

@@ -22,7 +22,7 @@ FLAGS = ("-O3", "-march=native", "-ffast-math", "-fPIC", "-shared")
 
 @dataclass(frozen=True)
 class Shape:
-    """What a schedule of a pipeline looks like.
+    """The shape of a pipeline's schedule: how many loop nests, tiles and arrays it has.
 
     Attributes:
         nests: Loop nests, each of which passes over the image.

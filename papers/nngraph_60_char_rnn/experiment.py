@@ -95,7 +95,7 @@ def claims(rows: list[Row]) -> list[Claim]:
 
 
 def training_claims(rows: list[Row]) -> list[Claim]:
-    """What is said of the backward pass."""
+    """Return the claims about training: steps without copies, and the curve of the losses."""
     steps = [r for r in rows if r["what"] == "training step"]
     curves = [r for r in rows if r["what"] == "training"]
     return [

@@ -26,13 +26,13 @@ from typing import Any
 import islpy as isl
 
 NUMBERS = 0x35A9_17C4_E2D8_60B3, 0x1C64_F93B_0A57_D28E
-"""What is looked for in the context: limits of operations that nobody else sets."""
+"""Two limits of operations that nobody else sets, by which isl's context is recognised in memory."""
 
 CONTEXT_BYTES = 1024
 """The part of a context in which its limit of operations is looked for."""
 
 CLOCK_MONOTONIC, SIGEV_THREAD = 1, 2
-"""Of Linux's headers: the clock, and that a timer runs a function in a thread of its own."""
+"""Constants of Linux's time.h and signal.h: the timer's clock, and that it runs a function in a new thread."""
 
 PATIENCE = 1.0
 """Seconds for a timer's thread to begin: only a process that has been forked since waits in vain."""

@@ -115,13 +115,17 @@ def _within(
     found = made(checkpoints)
     if memory is None:
         return found.nest
-    loops = checkpoints is None and found.stored and not found.nest.params
-    if loops and kept_bytes(found.nest, found.forward) > memory:
-        try:
-            return kept_values(made("auto"), memory, machine, call).nest
-        except (BadArgument, IllegalRewrite):
-            pass  # without checkpoints the error names the least that does
-    return kept_values(found, memory, machine, call).nest
+    over = not found.nest.params and kept_bytes(found.nest, found.forward) > memory
+    if checkpoints is not None or not found.stored or not over:
+        return kept_values(found, memory, machine, call).nest
+    try:
+        return kept_values(made("auto"), memory, machine, call).nest
+    except (BadArgument, IllegalRewrite) as error:
+        refused = error
+    try:
+        return kept_values(found, memory, machine, call).nest
+    except BadArgument as error:
+        raise BadArgument(f"{error}. With checkpoints: {refused}") from refused
 
 
 def kept_values(

@@ -126,7 +126,7 @@ def _target(node: ast.stmt) -> ast.Name | ast.Subscript | None:
 
 
 def _value(node: ast.stmt) -> ast.expr:
-    """What an assignment stores, x + 1 for x += 1."""
+    """Return the expression that an assignment stores: x + 1 for x += 1."""
     if isinstance(node, ast.AugAssign):
         read = deepcopy(node.target)
         read.ctx = ast.Load()
