@@ -65,6 +65,7 @@ def measured(name: str, turns: int, sides: Sequence[str], threads: int, seconds:
             ",".join(sides),
             threads=threads,
             seconds=seconds,
+            POLYFUSE_CACHE="off",  # compiles are cold
         )
     except subprocess.TimeoutExpired:
         return {"network": name, "why": f"more than {seconds:.0f} s"}
