@@ -61,7 +61,7 @@ def measured(name: str, turns: int, sides: list[str]) -> dict[str, Any]:
     timings = pf.measure.in_turns(steps, turns, clock=clock)
     row["median_us"] = {side: 1e6 * timing.median for side, timing in timings.items()}
     row["best_us"] = {side: 1e6 * timing.best for side, timing in timings.items()}
-    row["memory"] = {side: memory.of(step, 0) for side, step in steps.items()}
+    row["call_bytes"] = {side: memory.of(step, 0)["call_bytes"] for side, step in steps.items()}
     peers = [timing.median for side, timing in timings.items() if side != OURS]
     if peers:
         row["ratio"] = min(peers) / timings[OURS].median
