@@ -62,7 +62,8 @@ def logistic(x: f64[8], r: f64[8]):
 def test_a_limit_that_no_choice_meets_says_the_least_that_does() -> None:
     least = 4 * 8 * 8
     with pytest.raises(
-        pf.BadArgument, match=f"memory=100, but .* at least {least} bytes .*: memory={least} does. With checkpoints: "
+        pf.BadArgument,
+        match=f"memory=100, but .* at least {least} bytes .*: memory={least} does. With checkpoints: ",
     ):
         pf.vjp(logistic, values=True, memory=100)
     assert pf.vjp(logistic, values=True, memory=least).tensors
