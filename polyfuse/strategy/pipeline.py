@@ -47,6 +47,7 @@ from polyfuse.strategy.remarks import Reason, refused
 from polyfuse.strategy.rewrites import (
     batch_isomorphic,
     blocked_factorization,
+    dense_sums,
     detach_output,
     grouped_conv,
     online_softmax,
@@ -107,7 +108,7 @@ REWRITES = (
     Rewrite(grouped_conv.PASS, grouped_conv.in_groups),
     Rewrite(split_sum_terms.PASS, split_sum_terms.with_terms_apart),
     Rewrite(symmetric_sums.PASS, symmetric_sums.with_halves, kinds=("cpu",)),
-    Rewrite(detach_output.DENSE, detach_output.with_dense_sums, kinds=("cpu",)),
+    Rewrite(dense_sums.PASS, dense_sums.with_dense_sums, kinds=("cpu",)),
     Rewrite(batch_isomorphic.PASS, batch_isomorphic.in_batches),
     Rewrite(detach_output.PASS, detach_output.with_readers),
     Rewrite(split_reduction.WHERE_SUMMED, split_reduction.with_values_where_summed, kinds=("cuda",)),
@@ -179,7 +180,7 @@ CHOICES = (
 
 ON_STATEMENTS = (
     *(views.PASS, grouped_conv.PASS, split_sum_terms.PASS, symmetric_sums.PASS),
-    *(detach_output.DENSE, detach_output.PASS),
+    *(dense_sums.PASS, detach_output.PASS),
     *(
         split_reduction.WHERE_SUMMED,
         private_places.PASS,

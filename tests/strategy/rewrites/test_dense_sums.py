@@ -9,7 +9,7 @@ import numpy as np
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.strategy.pipeline import plan_for
-from polyfuse.strategy.rewrites.detach_output import DENSE, pooled, with_dense_sums
+from polyfuse.strategy.rewrites.dense_sums import PASS, pooled, with_dense_sums
 from tests.support.models import CPU
 
 ONE = replace(CPU, units=1)
@@ -27,7 +27,7 @@ def upsampled() -> pf.Nest:
 def test_phases_are_summed_side_by_side_in_tiles() -> None:
     nest = upsampled()
     plan = plan_for(nest, ONE)
-    assert [remark.taken for remark in plan.log if remark.pass_ == DENSE] == [True] * 4
+    assert [remark.taken for remark in plan.log if remark.pass_ == PASS] == [True] * 4
     net = pf.compile(nest, target="cpu", machine=ONE)
     assert net.source.count("tile_mac_windows(") >= 4
     assert not any(

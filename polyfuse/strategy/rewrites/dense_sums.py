@@ -1,0 +1,106 @@
+"""Sum products whose results lie apart in memory in temporaries where they lie side by side.
+
+    y = 0;  y[2 * k, 2 * l] += a * b   ->   s = 0;  s[k, l] += a * b;  y[2 * k, 2 * l] = s[k, l]
+
+The phases of a transposed convolution of stride 2 are such sums. Tiles in registers need neighbours in memory: four
+phases of 32 channels of 16 x 16, of 64 channels and windows of 4 x 4, took 1090 µs element by element, and take 200
+(one Zen 4 core).
+
+    m = -inf;  m[f, p, q] max= a[f, 2 * p + s, 2 * q + t]   ->   s = -inf;  s[f, p, q] max= a[…];  m = s
+
+Pooling behind a convolution gets a temporary, too, whose neighbours are filters, as those of the sums in a tile are: it
+is stored once, and not for every value.
+"""
+
+from __future__ import annotations
+
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir import Nest
+from polyfuse.ir.scalar import Read
+from polyfuse.ir.tree import statements
+from polyfuse.machine import Machine
+from polyfuse.rewrite import expand, inline, own_sums, why_not_inline
+from polyfuse.rewrite.reductions.own_accumulator import lie_apart
+from polyfuse.strategy.candidates import Choose, cheapest
+from polyfuse.strategy.cost.roofline import microseconds
+from polyfuse.strategy.match.epilogue import columns_axes
+from polyfuse.strategy.match.gemm import products_of
+from polyfuse.strategy.remarks import Reason, Remark, applied, refused, weighed
+from polyfuse.strategy.rewrites.detach_output import across
+from polyfuse.strategy.rewrites.reductions.split_sum_terms import seconds_alone
+
+PASS = "dense sums"
+
+
+def with_dense_sums(
+    nest: Nest, machine: Machine, choose: Choose = cheapest
+) -> tuple[Nest, tuple[Remark, ...]]:
+    """The nest with such products summed apart where that is cheaper, and a sentence on each."""
+    said: list[Remark] = []
+    spread: dict[str, None] = {}
+    for name in pooled(nest):
+        made = own_sums(nest, name) if choose.asks(PASS, (name,)) else None
+        if made is not None:
+            sums, target = (one.statement(name).write.tensor for one in (made, nest))
+            line = f"{name} reduces in {sums}, which is then stored in {target}: columns lie across that."
+            said.append(applied(PASS, (name,), line))
+            nest, spread = made, {**spread, target: None}
+    for name in [s.name for s in nest.statements]:
+        made = _apart(nest, name)
+        if made is None:
+            continue
+        known = {s.name for s in nest.statements}
+        _, end = (s.name for s in made.statements if s.name not in known)
+        sums, target = (one.statement(name).write.tensor for one in (made, nest))
+        line = f"{name} sums in {sums}, where results that lie apart in {target} lie side by side"
+        try:
+            before, after = seconds_alone(nest, (name,), machine), seconds_alone(made, (name, end), machine)
+        except (IllegalSchedule, InvalidSchedule) as error:
+            said.append(refused(PASS, (name,), Reason.ILLEGAL, f"not taken: {line}; {error}"))
+            continue
+        chosen, taken = choose.wished(PASS, (name,)), choose.takes(PASS, (name,), after < before)
+        numbers = f"{microseconds(after)} so, {microseconds(before)} where they lie"
+        line = f"{'' if taken else 'not taken: '}{line}: {numbers}."
+        said.append(weighed(PASS, (name,), taken, line, after, before, chosen))
+        if taken:
+            nest, spread = made, {**spread, target: None}
+    return _begun_in_place(nest, tuple(spread)), tuple(said)
+
+
+def pooled(nest: Nest) -> tuple[str, ...]:
+    """The reductions of values into temporaries behind a product whose columns lie across both its sums and these."""
+    found = []
+    order = statements(nest.order)
+    for product in (p for name in order for p in products_of(nest, name)[:1] if p.across):
+        behind = order[order.index(product.statement) + 1 :]
+        axes = columns_axes(nest, product, behind)
+        for name in behind:
+            s = nest.statement(name)
+            target = s.write.tensor
+            lies_across = (
+                axes.get(target, len(nest.tensor(target).shape)) < len(nest.tensor(target).shape) - 1
+            )
+            if lies_across and s.is_reduction and isinstance(s.body, Read):
+                found.append(name)
+    following = across(nest, "temporary")
+    return tuple(dict.fromkeys(name for name in found if name in following))
+
+
+def _apart(nest: Nest, name: str) -> Nest | None:
+    """The nest with a product's results side by side; None for what is no product, or lies so already."""
+    s = nest.statement(name)
+    if not s.is_reduction or not lie_apart(s.write) or not products_of(nest, name):
+        return None
+    made = own_sums(nest, name)
+    return None if made is None or lie_apart(made.statement(name).write) else made
+
+
+def _begun_in_place(nest: Nest, targets: tuple[str, ...]) -> Nest:
+    """The nest in which sums begin with a first value that stood in their target: y = 0; s = y  ->  s = 0."""
+    if not targets:
+        return nest
+    nest = expand(nest, targets).nest
+    for first in [s for s in nest.statements if s.write.tensor in targets and s.op == "=" and not s.reads]:
+        if why_not_inline(nest, first.name) is None:
+            nest = inline(nest, first.name).nest
+    return nest
