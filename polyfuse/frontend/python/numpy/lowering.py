@@ -12,8 +12,11 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 from polyfuse.frontend.python.numpy.frames import Frame
-from polyfuse.frontend.python.numpy.program import Program, stored_array
-from polyfuse.frontend.python.numpy.statements import Statements
+from polyfuse.frontend.python.numpy.memory import stored_array
+from polyfuse.frontend.python.numpy.program import Program
+from polyfuse.frontend.python.numpy.statements.lowerer import Lowerer
+from polyfuse.frontend.python.numpy.statements.rules import RULES
+from polyfuse.frontend.python.numpy.statements.variables import own_numbers
 from polyfuse.frontend.python.numpy.syntax import name, placed
 from polyfuse.frontend.python.numpy.values import Scalar, Value
 from polyfuse.frontend.python.parameters import assigned_names, base_context, declared_names
@@ -61,8 +64,8 @@ def lowered(source: Source) -> Lowered:
             dtype = "integer" if tensor.dtype in ("int32", "int64") else tensor.dtype
             variables[tensor.name] = Scalar(name(tensor.name), dtype)
     frame = Frame(source, variables, label=source.function.__name__, is_first=True)
-    statements = Statements(program, frame)
-    own = statements.own_numbers([number for number in numbers if number in names.locals])
+    statements = Lowerer(program, frame, RULES)
+    own = own_numbers(statements, [number for number in numbers if number in names.locals])
     body = [*own, *statements.block(source.tree.body)]
     body = _without_unread(body, source.tree) or [placed(ast.Pass(), source.tree)]
     tree = copy(source.tree)

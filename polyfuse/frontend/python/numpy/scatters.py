@@ -13,7 +13,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from polyfuse.frontend.python.numpy.expressions import Expressions
+from polyfuse.frontend.python.numpy.broadcasting import broadcast
+from polyfuse.frontend.python.numpy.expressions.evaluator import Evaluator
+from polyfuse.frontend.python.numpy.expressions.lists import number_or_array
+from polyfuse.frontend.python.numpy.stores import materialize
 from polyfuse.frontend.python.numpy.syntax import stored
 from polyfuse.frontend.python.numpy.values import Array, Static, Value, as_number, common_type, stored_type
 from polyfuse.ir.number_types import is_integer
@@ -35,7 +38,7 @@ AT_PLACES = "np.add.at(x, idx, w), which adds to places that occur twice, too"
 
 def updated_at(
     function: np.ufunc,
-    e: Expressions,
+    e: Evaluator,
     node: ast.Call,
     args: list[Value],
     named: dict[str, Value],
@@ -57,8 +60,8 @@ def updated_at(
     if not all(same):
         e.refuse(node, f"{ast.unparse(node.args[1])}: places of several shapes", FORM)
     shape = (*first.shape, *target.shape[len(index) :])
-    value = e.number_or_array(node.args[2], args[2])
-    made = e.program.broadcast(value, shape)
+    value = number_or_array(e, node.args[2], args[2])
+    made = broadcast(e.program, value, shape)
     if not np.can_cast(stored_type(common_type([target.dtype, made.dtype])), target.dtype, "same_kind"):
         e.refuse(
             node,
@@ -67,7 +70,7 @@ def updated_at(
             "values of the array's type; .astype",
         )
     if isinstance(value, Array) and _reads(made, target.storage):
-        made = e.program.kept(made, "value")
+        made = materialize(e.program, made, "value")
     loops, at = e.program.loops("i", shape)
     element = target.element((*(place.element(at[:rank]) for place in index), *at[rank:]))
     new = as_number(made.element(at), made.dtype)

@@ -129,3 +129,8 @@ def reshaped(array: Array, shape: tuple[ast.expr, ...], index: Callable[[Index],
     """A view of an array whose element i is the array's element index(i)."""
     mask = array.mask and reshaped(array.mask, shape, index)
     return replace(array, shape=shape, element=lambda i: array.element(index(i)), mask=mask)
+
+
+def shape_text(shape: Sequence[ast.expr]) -> str:
+    """A shape as NumPy writes it: (N - 2, 3)."""
+    return f"({', '.join(map(ast.unparse, shape))}{',' if len(shape) == 1 else ''})"

@@ -8,7 +8,8 @@ from typing import NoReturn
 
 import numpy as np
 
-from polyfuse.frontend.python.numpy.expressions import Expressions
+from polyfuse.frontend.python.numpy.expressions.evaluator import Evaluator
+from polyfuse.frontend.python.numpy.expressions.lists import number_or_array
 from polyfuse.frontend.python.numpy.syntax import constant
 from polyfuse.frontend.python.numpy.values import (
     Array,
@@ -31,7 +32,7 @@ class Arguments:
     """The arguments of one call, by the names that NumPy gives them: "a axis|dim" has two names for the second."""
 
     def __init__(
-        self, e: Expressions, node: ast.Call, names: str, args: Sequence[Value], named: Mapping[str, Value]
+        self, e: Evaluator, node: ast.Call, names: str, args: Sequence[Value], named: Mapping[str, Value]
     ) -> None:
         self.e, self.node = e, node
         spelled = [name.split("|") for name in names.split()]
@@ -69,7 +70,7 @@ class Arguments:
         """An argument that is an array or a number."""
         if name not in self.given:
             self.refuse(f"the argument {name} is missing")
-        return self.e.number_or_array(self.node, self.given[name])
+        return number_or_array(self.e, self.node, self.given[name])
 
     def integer(self, name: str, default: int | None = None) -> int:
         """An argument that is a constant integer."""

@@ -6,12 +6,14 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from polyfuse.frontend.python.numpy.expressions import Call, Expressions
+from polyfuse.frontend.python.numpy.broadcasting import converted
+from polyfuse.frontend.python.numpy.expressions.evaluator import Call, Evaluator
+from polyfuse.frontend.python.numpy.expressions.lists import number_or_array
 from polyfuse.frontend.python.numpy.functions.arguments import Arguments
 from polyfuse.frontend.python.numpy.values import Array, Scalar, Value, common_type, stored_type
 from polyfuse.ir.number_types import HALVES, is_complex, is_integer, is_number, real_type
 
-Function = Callable[[Expressions, Arguments], Value]
+Function = Callable[[Evaluator, Arguments], Value]
 """Evaluates a call whose arguments have NumPy's names."""
 
 
@@ -33,7 +35,7 @@ class Calls:
 
         def register(function: Function) -> Function:
             def call(
-                e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+                e: Evaluator, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
             ) -> Value:
                 return function(e, Arguments(e, node, names, args, named))
 
@@ -51,7 +53,7 @@ class Calls:
         """Let a call of these objects be inlined as one of a program in NumPy, or of another for complex numbers."""
 
         def call(
-            e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+            e: Evaluator, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
         ) -> Value:
             numbers = [value for value in args if isinstance(value, Array | Scalar)]
             if complex_program is not None and any(is_complex(value.dtype) for value in numbers):
@@ -73,9 +75,9 @@ class Calls:
         """
 
         def call(
-            e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+            e: Evaluator, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
         ) -> Value:
-            values = [e.number_or_array(node, value) for value in args]
+            values = [number_or_array(e, node, value) for value in args]
             types = [value.dtype for value in values]
             if whole and is_integer(types[0]):
                 return values[0]
@@ -88,11 +90,11 @@ class Calls:
             real = [
                 value
                 if is_number(value.dtype) and isinstance(value, Scalar)
-                else e.program.converted(value, wide)
+                else converted(e.program, value, wide)
                 for value in values
             ]
             made = e.inlined(e, node, program, list(real), named)
             assert isinstance(made, Array | Scalar), "a function of numbers is a number"
-            return e.program.converted(made, dtype)
+            return converted(e.program, made, dtype)
 
         self.define(call, *functions)

@@ -11,12 +11,23 @@ from typing import Any
 import numpy as np
 
 from polyfuse.frontend.python.numpy import complex_numbers
+from polyfuse.frontend.python.numpy.broadcasting import converted, elementwise
 from polyfuse.frontend.python.numpy.complex_numbers import applied, chosen, pair, parts
-from polyfuse.frontend.python.numpy.expressions import COMPLEX_OPERATIONS, Call, Expressions, part_of
+from polyfuse.frontend.python.numpy.expressions.evaluator import Call, Evaluator
+from polyfuse.frontend.python.numpy.expressions.lists import number_or_array
+from polyfuse.frontend.python.numpy.expressions.names import part_of
+from polyfuse.frontend.python.numpy.expressions.operators import (
+    COMPLEX_OPERATIONS,
+    compared,
+    inverted,
+    of_complex,
+    operation,
+)
 from polyfuse.frontend.python.numpy.functions import complex_functions
 from polyfuse.frontend.python.numpy.functions.arguments import Arguments
 from polyfuse.frontend.python.numpy.functions.calls import Calls
 from polyfuse.frontend.python.numpy.functions.programs import rint
+from polyfuse.frontend.python.numpy.stores import store
 from polyfuse.frontend.python.numpy.syntax import constant, number
 from polyfuse.frontend.python.numpy.values import (
     BOOL,
@@ -45,7 +56,7 @@ CALLS = Calls()
 # formulas of elements
 
 
-Form = Callable[[Expressions, ast.expr, Sequence[Array | Scalar]], Array | Scalar]
+Form = Callable[[Evaluator, ast.expr, Sequence[Array | Scalar]], Array | Scalar]
 """A function of the values of a call of which one is complex."""
 
 
@@ -59,12 +70,12 @@ def _elementwise(
     """A function of elements; `complex_form` is that of complex numbers, where there is one."""
 
     def call(
-        e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+        e: Evaluator, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
     ) -> Value:
         out = named.pop("out", None) or (args.pop() if len(args) == count + 1 else None)
         if len(args) != count or named:
             e.refuse(node, f"{ast.unparse(node)}: these arguments", f"{count} arguments")
-        values = [e.number_or_array(node, value) for value in args]
+        values = [number_or_array(e, node, value) for value in args]
         types = [value.dtype for value in values]
 
         def formula(*parts: ast.expr) -> ast.expr:
@@ -73,7 +84,7 @@ def _elementwise(
             )
 
         if not any(map(is_complex, types)) or not numbers:
-            made = e.program.elementwise(formula, dtype(types), values)
+            made = elementwise(e.program, formula, dtype(types), values)
         elif complex_form is not None:
             made = complex_form(e, node, values)
         else:
@@ -84,7 +95,7 @@ def _elementwise(
             return made
         if not isinstance(out, Array) or out.storage is None:
             e.refuse(node, f"{ast.unparse(node)}: out is not an array that can be stored to", "arrays")
-        e.program.store(out, made)
+        store(e.program, out, made)
         return out
 
     return call
@@ -107,19 +118,19 @@ def _logical(op: ast.boolop) -> Callable[..., ast.expr]:
 
 
 def _complex_operator(op: ast.operator) -> Form:
-    return lambda e, node, values: e.operation(node, op, list(values))
+    return lambda e, node, values: operation(e, node, op, list(values))
 
 
 def _complex_comparison(op: ast.cmpop) -> Form:
-    return lambda e, node, values: e.compared(op, list(values), node)
+    return lambda e, node, values: compared(e, op, list(values), node)
 
 
 def _complex_function(
     make: Callable[[Callable[..., ast.expr], ast.expr], ast.expr],
     dtype: Callable[[str], str] = lambda own: own,
 ) -> Form:
-    def form(e: Expressions, node: ast.expr, values: Sequence[Array | Scalar]) -> Array | Scalar:
-        return e.program.elementwise(partial(make, e.program.call), dtype(values[0].dtype), values)
+    def form(e: Evaluator, node: ast.expr, values: Sequence[Array | Scalar]) -> Array | Scalar:
+        return elementwise(e.program, partial(make, e.program.call), dtype(values[0].dtype), values)
 
     return form
 
@@ -127,7 +138,7 @@ def _complex_function(
 def _complex_program(program: Callable[..., Any]) -> Form:
     """The form that is a program on real and imaginary parts, inlined."""
 
-    def form(e: Expressions, node: ast.expr, values: Sequence[Array | Scalar]) -> Array | Scalar:
+    def form(e: Evaluator, node: ast.expr, values: Sequence[Array | Scalar]) -> Array | Scalar:
         made = e.inlined(e, node, program, list(values), {})  # type: ignore[arg-type]  # for messages only
         assert isinstance(made, Array | Scalar), "a function of numbers is a number"
         return made
@@ -135,7 +146,7 @@ def _complex_program(program: Callable[..., Any]) -> Form:
     return form
 
 
-def _complex_power(e: Expressions, node: ast.expr, values: Sequence[Array | Scalar]) -> Array | Scalar:
+def _complex_power(e: Evaluator, node: ast.expr, values: Sequence[Array | Scalar]) -> Array | Scalar:
     """z ** w: products for a constant integer, else exp(w * log(z))."""
     base, exponent = values
     count = (
@@ -143,19 +154,19 @@ def _complex_power(e: Expressions, node: ast.expr, values: Sequence[Array | Scal
     )
     if count is None or abs(count) > complex_numbers.LARGEST_POWER:
         dtype = stored_type(common_type([base.dtype, exponent.dtype]))
-        both = [e.program.converted(v, dtype) if is_complex(v.dtype) else v for v in values]
+        both = [converted(e.program, v, dtype) if is_complex(v.dtype) else v for v in values]
         return _complex_program(complex_functions.power)(e, node, both)
     if count == 0:
-        return e.program.elementwise(lambda a: pair(number(1.0), number(0.0)), base.dtype, [base])
+        return elementwise(e.program, lambda a: pair(number(1.0), number(0.0)), base.dtype, [base])
     size = Scalar(number(abs(count)), "integer")
-    made = e.of_complex(
-        node, base.dtype, lambda kinds: lambda a, b: applied(ast.Pow(), a, b, kinds), [base, size]
+    made = of_complex(
+        e, node, base.dtype, lambda kinds: lambda a, b: applied(ast.Pow(), a, b, kinds), [base, size]
     )
-    return made if count > 0 else e.operation(node, ast.Div(), [Scalar(number(1.0), "fraction"), made])
+    return made if count > 0 else operation(e, node, ast.Div(), [Scalar(number(1.0), "fraction"), made])
 
 
 @CALLS.reads("x", np.sign)
-def _sign(e: Expressions, a: Arguments) -> Value:
+def _sign(e: Evaluator, a: Arguments) -> Value:
     value = a.either("x")
     if is_complex(value.dtype):
         return _complex_program(complex_functions.sign)(e, a.node, [value])
@@ -167,7 +178,7 @@ def _sign(e: Expressions, a: Arguments) -> Value:
         signed = NUMBER_TYPES[value.dtype].signed
         return ast.IfExp(ast.Compare(x, [ast.Gt()], [number(0)]), number(1), below if signed else x)
 
-    return e.program.elementwise(make, value.dtype, [value])
+    return elementwise(e.program, make, value.dtype, [value])
 
 
 def _real(types: list[str]) -> str:
@@ -230,17 +241,17 @@ CALLS.define(
         1,
         lambda e, a: ast.BinOp(a, ast.Mult(), a),
         common_type,
-        complex_form=lambda e, node, values: e.operation(node, ast.Mult(), [*values, *values]),
+        complex_form=lambda e, node, values: operation(e, node, ast.Mult(), [*values, *values]),
     ),
     np.square,
 )
 
 
 @CALLS.reads("x", np.reciprocal)
-def _reciprocal(e: Expressions, a: Arguments) -> Value:
+def _reciprocal(e: Evaluator, a: Arguments) -> Value:
     value = a.either("x")
     if not is_integer(value.dtype):
-        return e.operation(a.node, ast.Div(), [Scalar(number(1.0), "fraction"), value])
+        return operation(e, a.node, ast.Div(), [Scalar(number(1.0), "fraction"), value])
 
     def towards_zero(x: ast.expr) -> ast.expr:
         small = ast.BoolOp(
@@ -248,7 +259,7 @@ def _reciprocal(e: Expressions, a: Arguments) -> Value:
         )
         return ast.IfExp(small, x, number(0))
 
-    return e.program.elementwise(towards_zero, value.dtype, [value])
+    return elementwise(e.program, towards_zero, value.dtype, [value])
 
 
 CALLS.define(
@@ -325,22 +336,22 @@ CALLS.define(
         1,
         lambda e, a: ast.Compare(a, [ast.NotEq()], [a]),
         _bool,
-        complex_form=lambda e, node, values: e.compared(ast.NotEq(), [*values, *values], node),
+        complex_form=lambda e, node, values: compared(e, ast.NotEq(), [*values, *values], node),
     ),
     np.isnan,
 )
 
 
-def _less_itself(e: Expressions, a: ast.expr) -> ast.expr:
+def _less_itself(e: Evaluator, a: ast.expr) -> ast.expr:
     """0 of a finite number, NaN of the others."""
     return ast.BinOp(a, ast.Sub(), a)
 
 
-def _is_finite(e: Expressions, a: ast.expr) -> ast.expr:
+def _is_finite(e: Evaluator, a: ast.expr) -> ast.expr:
     return ast.Compare(_less_itself(e, a), [ast.Eq()], [number(0)])
 
 
-def _is_infinite(e: Expressions, a: ast.expr) -> ast.expr:
+def _is_infinite(e: Evaluator, a: ast.expr) -> ast.expr:
     own = ast.Compare(a, [ast.Eq()], [a])
     return ast.BoolOp(ast.And(), [own, ast.Compare(_less_itself(e, a), [ast.NotEq()], [number(0)])])
 
@@ -348,16 +359,16 @@ def _is_infinite(e: Expressions, a: ast.expr) -> ast.expr:
 def _of_parts(op: ast.boolop, test: Callable[..., ast.expr]) -> Form:
     """A test of both parts of a complex number."""
 
-    def form(e: Expressions, node: ast.expr, values: Sequence[Array | Scalar]) -> Array | Scalar:
-        return e.program.elementwise(
-            lambda a: ast.BoolOp(op, [test(e, part) for part in parts(a)]), BOOL, values
+    def form(e: Evaluator, node: ast.expr, values: Sequence[Array | Scalar]) -> Array | Scalar:
+        return elementwise(
+            e.program, lambda a: ast.BoolOp(op, [test(e, part) for part in parts(a)]), BOOL, values
         )
 
     return form
 
 
-def _of_integers(op: ast.operator, e: Expressions, a: Arguments) -> Value:
-    return e.operation(a.node, op, [a.either("x1"), a.either("x2")])
+def _of_integers(op: ast.operator, e: Evaluator, a: Arguments) -> Value:
+    return operation(e, a.node, op, [a.either("x1"), a.either("x2")])
 
 
 CALLS.define(_elementwise(1, _is_finite, _bool, complex_form=_of_parts(ast.And(), _is_finite)), np.isfinite)
@@ -375,15 +386,15 @@ for _integers, _made_by in (
 
 
 @CALLS.reads("x", np.invert)
-def _invert(e: Expressions, a: Arguments) -> Value:
+def _invert(e: Evaluator, a: Arguments) -> Value:
     value = a.either("x")
     if value.dtype == BOOL:
-        return e.program.elementwise(lambda x: ast.UnaryOp(ast.Not(), x), BOOL, [value])
-    return e.inverted(a.node, value)
+        return elementwise(e.program, lambda x: ast.UnaryOp(ast.Not(), x), BOOL, [value])
+    return inverted(e, a.node, value)
 
 
 @CALLS.reads("condition x y", np.where)
-def _where(e: Expressions, a: Arguments) -> Value:
+def _where(e: Evaluator, a: Arguments) -> Value:
     test, x, y = (a.either(name) for name in ("condition", "x", "y"))
     dtype = common_type([x.dtype, y.dtype])
 
@@ -394,11 +405,11 @@ def _where(e: Expressions, a: Arguments) -> Value:
             first, second = as_number(first, x.dtype), as_number(second, y.dtype)
         return ast.IfExp(as_test(t, test.dtype), first, second)
 
-    return e.program.elementwise(make, dtype, [test, x, y])
+    return elementwise(e.program, make, dtype, [test, x, y])
 
 
 @CALLS.reads("a min|a_min max|a_max", np.clip, np.ndarray.clip)
-def _clip(e: Expressions, a: Arguments) -> Value:
+def _clip(e: Evaluator, a: Arguments) -> Value:
     value: Scalar | Array = a.either("a")
     if is_complex(value.dtype):
         a.refuse("an order of complex numbers")
@@ -406,60 +417,60 @@ def _clip(e: Expressions, a: Arguments) -> Value:
         if a.has(name):
             bound = a.either(name)
             dtype = common_type([value.dtype, bound.dtype])
-            value = e.program.elementwise(partial(e.program.call, function), dtype, [value, bound])
+            value = elementwise(e.program, partial(e.program.call, function), dtype, [value, bound])
     return value
 
 
 @CALLS.reads("a decimals", np.round, np.around, np.ndarray.round)
-def _round(e: Expressions, a: Arguments) -> Value:
+def _round(e: Evaluator, a: Arguments) -> Value:
     """The nearest number of so many decimals, of two the even one."""
     value, decimals = a.either("a"), a.integer("decimals", 0)
     if is_integer(value.dtype) and decimals >= 0:
         return value
     if is_complex(value.dtype):
         rounded = [_rounded(e, a, part_of(value, part), decimals) for part in ("real", "imag")]
-        return e.program.elementwise(pair, value.dtype, rounded)
+        return elementwise(e.program, pair, value.dtype, rounded)
     if not is_real(value.dtype):
         a.refuse("integers to tens")
     return _rounded(e, a, value, decimals)
 
 
-def _rounded(e: Expressions, a: Arguments, value: Array | Scalar, decimals: int) -> Array | Scalar:
+def _rounded(e: Evaluator, a: Arguments, value: Array | Scalar, decimals: int) -> Array | Scalar:
     scale = Scalar(number(10 ** abs(decimals)), "integer")
     steps: tuple[ast.operator, ast.operator] = (
         (ast.Mult(), ast.Div()) if decimals > 0 else (ast.Div(), ast.Mult())
     )
-    scaled = e.operation(a.node, steps[0], [value, scale]) if decimals else value
+    scaled = operation(e, a.node, steps[0], [value, scale]) if decimals else value
     made = e.inlined(e, a.node, rint, [scaled], {})
     assert isinstance(made, Array | Scalar), "a number is rounded to a number"
-    return e.operation(a.node, steps[1], [made, scale]) if decimals else made
+    return operation(e, a.node, steps[1], [made, scale]) if decimals else made
 
 
 # complex numbers
 
 
 @CALLS.reads("val", np.real)
-def _real_part(e: Expressions, a: Arguments) -> Value:
+def _real_part(e: Evaluator, a: Arguments) -> Value:
     return part_of(a.either("val"), "real")
 
 
 @CALLS.reads("val", np.imag)
-def _imaginary_part(e: Expressions, a: Arguments) -> Value:
+def _imaginary_part(e: Evaluator, a: Arguments) -> Value:
     return part_of(a.either("val"), "imag")
 
 
 @CALLS.reads("real imag", builtins.complex)
-def _complex(e: Expressions, a: Arguments) -> Value:
+def _complex(e: Evaluator, a: Arguments) -> Value:
     real = a.either("real")
     imaginary = a.either("imag") if a.has("imag") else Scalar(number(0), "integer")
     if any(is_complex(part.dtype) or isinstance(part, Array) for part in (real, imaginary)):
         a.refuse("other parts than two real numbers")
     dtype = with_parts(common_type([real.dtype, imaginary.dtype, "fraction"]))
-    return e.program.elementwise(pair, dtype, [real, imaginary])
+    return elementwise(e.program, pair, dtype, [real, imaginary])
 
 
-def _to_complex(dtype: str) -> Callable[[Expressions, Arguments], Value]:
-    return lambda e, a: e.program.converted(a.either("x"), dtype)
+def _to_complex(dtype: str) -> Callable[[Evaluator, Arguments], Value]:
+    return lambda e, a: converted(e.program, a.either("x"), dtype)
 
 
 for _complex_dtype in COMPLEX:
@@ -467,7 +478,7 @@ for _complex_dtype in COMPLEX:
 
 
 @CALLS.reads("condlist choicelist default", np.select)
-def _select(e: Expressions, a: Arguments) -> Value:
+def _select(e: Evaluator, a: Arguments) -> Value:
     """The first choice whose condition holds."""
     tests, choices = a.given.get("condlist"), a.given.get("choicelist")
     if not isinstance(tests, tuple) or not isinstance(choices, tuple) or len(tests) != len(choices):
@@ -479,16 +490,16 @@ def _select(e: Expressions, a: Arguments) -> Value:
 
 
 @CALLS.reads("x", builtins.int)
-def _int(e: Expressions, a: Arguments) -> Value:
+def _int(e: Evaluator, a: Arguments) -> Value:
     """int(x): towards zero."""
-    return e.program.converted(a.either("x"), "int64")
+    return converted(e.program, a.either("x"), "int64")
 
 
 @CALLS.reads("x digits", builtins.round)
-def _round_number(e: Expressions, a: Arguments) -> Value:
+def _round_number(e: Evaluator, a: Arguments) -> Value:
     """round(x): the nearest integer, of two the even one; with digits, a number of so many decimals."""
     value = a.either("x")
     if is_integer(value.dtype):
         return value
     made = _rounded(e, a, value, a.integer("digits", 0))
-    return made if a.has("digits") else e.program.converted(made, "int64")
+    return made if a.has("digits") else converted(e.program, made, "int64")

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from polyfuse.frontend.python.numpy.complex_numbers import as_complex, chosen
-from polyfuse.frontend.python.numpy.expressions import Expressions
+from polyfuse.frontend.python.numpy.expressions.evaluator import Evaluator
+from polyfuse.frontend.python.numpy.expressions.lists import number_or_array, stacked
 from polyfuse.frontend.python.numpy.functions.arguments import Arguments, Shape
 from polyfuse.frontend.python.numpy.functions.calls import Calls
 from polyfuse.frontend.python.numpy.functions.views import flat, modulo
-from polyfuse.frontend.python.numpy.program import shape_text
 from polyfuse.frontend.python.numpy.syntax import constant, minus, number, plus, quotient, times
 from polyfuse.frontend.python.numpy.values import (
     Array,
@@ -24,6 +24,7 @@ from polyfuse.frontend.python.numpy.values import (
     as_number,
     common_type,
     reshaped,
+    shape_text,
 )
 from polyfuse.ir.number_types import (
     is_complex,
@@ -33,7 +34,7 @@ CALLS = Calls()
 
 
 @CALLS.reads("arrays axis", np.concatenate, np.concat)
-def _concatenate(e: Expressions, a: Arguments) -> Value:
+def _concatenate(e: Evaluator, a: Arguments) -> Value:
     arrays = _list(e, a, "arrays")
     if "axis" in a.given and not a.has("axis"):
         return _joined(e, a, [flat(e, a, x) for x in arrays], 0)
@@ -41,39 +42,39 @@ def _concatenate(e: Expressions, a: Arguments) -> Value:
 
 
 @CALLS.reads("arrays", np.hstack)
-def _hstack(e: Expressions, a: Arguments) -> Value:
+def _hstack(e: Evaluator, a: Arguments) -> Value:
     arrays = _list(e, a, "arrays")
     return _joined(e, a, arrays, 0 if arrays[0].rank == 1 else 1)
 
 
 @CALLS.reads("arrays", np.vstack)
-def _vstack(e: Expressions, a: Arguments) -> Value:
+def _vstack(e: Evaluator, a: Arguments) -> Value:
     arrays = [_with_axis(x, 0) if x.rank == 1 else x for x in _list(e, a, "arrays")]
     return _joined(e, a, arrays, 0)
 
 
 @CALLS.reads("arrays axis", np.stack)
-def _stack(e: Expressions, a: Arguments) -> Value:
+def _stack(e: Evaluator, a: Arguments) -> Value:
     arrays = _list(e, a, "arrays")
     axis = a.integer("axis", 0) % (arrays[0].rank + 1)
     return _joined(e, a, [_with_axis(x, axis) for x in arrays], axis)
 
 
 @CALLS.reads("arrays", np.column_stack)
-def _column_stack(e: Expressions, a: Arguments) -> Value:
+def _column_stack(e: Evaluator, a: Arguments) -> Value:
     return _joined(e, a, [_with_axis(x, 1) if x.rank == 1 else x for x in _list(e, a, "arrays")], 1)
 
 
 @CALLS.reads("arrays", np.dstack)
-def _dstack(e: Expressions, a: Arguments) -> Value:
+def _dstack(e: Evaluator, a: Arguments) -> Value:
     arrays = [_with_axis(x, 0) if x.rank == 1 else x for x in _list(e, a, "arrays")]
     return _joined(e, a, [_with_axis(x, 2) if x.rank == 2 else x for x in arrays], 2)
 
 
 @CALLS.reads("arr values axis", np.append)
-def _append(e: Expressions, a: Arguments) -> Value:
-    arrays = [e.number_or_array(a.node, a.given[name]) for name in ("arr", "values") if name in a.given]
-    found = [e.stacked(a.node, (x,)) if isinstance(x, Scalar) else x for x in arrays]
+def _append(e: Evaluator, a: Arguments) -> Value:
+    arrays = [number_or_array(e, a.node, a.given[name]) for name in ("arr", "values") if name in a.given]
+    found = [stacked(e, a.node, (x,)) if isinstance(x, Scalar) else x for x in arrays]
     if a.has("axis"):
         return _joined(e, a, found, a.integer("axis") % found[0].rank)
     return _joined(e, a, [flat(e, a, x) for x in found], 0)
@@ -84,17 +85,17 @@ def _with_axis(array: Array, axis: int) -> Array:
     return reshaped(array, shape, lambda i: (*i[:axis], *i[axis + 1 :]))
 
 
-def _list(e: Expressions, a: Arguments, name: str) -> list[Array]:
+def _list(e: Evaluator, a: Arguments, name: str) -> list[Array]:
     values = a.given.get(name)
     parts = values if isinstance(values, tuple) else ()
-    found = [e.stacked(a.node, part) if isinstance(part, tuple) else part for part in parts]
+    found = [stacked(e, a.node, part) if isinstance(part, tuple) else part for part in parts]
     found = [part for part in found if isinstance(part, Array)]
     if not found or len(found) != len(parts) or len({part.rank for part in found}) > 1:
         a.refuse("arrays of equal rank are expected")
     return found
 
 
-def _joined(e: Expressions, a: Arguments, arrays: list[Array], axis: int) -> Array:
+def _joined(e: Evaluator, a: Arguments, arrays: list[Array], axis: int) -> Array:
     """The arrays one after the other along an axis."""
     first, *rest = arrays
     for other in rest:
@@ -125,7 +126,7 @@ def _joined(e: Expressions, a: Arguments, arrays: list[Array], axis: int) -> Arr
 
 
 @CALLS.reads("a shift axis", np.roll)
-def _roll(e: Expressions, a: Arguments) -> Value:
+def _roll(e: Evaluator, a: Arguments) -> Value:
     array, shifts = a.array("a"), a.integers("shift", 0)
     if array.rank > 1 and not a.has("axis"):
         a.refuse("roll without an axis")
@@ -158,7 +159,7 @@ def rolled(array: Array, shift: int, axis: int) -> Array:
 
 
 @CALLS.reads("a repeats axis", np.repeat, np.ndarray.repeat)
-def _repeat(e: Expressions, a: Arguments) -> Value:
+def _repeat(e: Evaluator, a: Arguments) -> Value:
     array, repeats = a.array("a"), a.integer("repeats")
     if array.rank > 1 and not a.has("axis"):
         a.refuse("repeat without an axis")
@@ -168,7 +169,7 @@ def _repeat(e: Expressions, a: Arguments) -> Value:
 
 
 @CALLS.reads("a reps", np.tile)
-def _tile(e: Expressions, a: Arguments) -> Value:
+def _tile(e: Evaluator, a: Arguments) -> Value:
     array, given = a.array("a"), a.given.get("reps")
     counts = [
         constant(p.node) if isinstance(p, Scalar) else None
@@ -194,7 +195,7 @@ def _tile(e: Expressions, a: Arguments) -> Value:
 
 
 @CALLS.reads("x y z w indexing sparse copy", np.meshgrid)
-def _meshgrid(e: Expressions, a: Arguments) -> Value:
+def _meshgrid(e: Evaluator, a: Arguments) -> Value:
     vectors = [a.array(name) for name in ("x", "y", "z", "w") if name in a.given]
     indexing = a.text("indexing", "xy")
     if any(v.rank != 1 for v in vectors) or indexing not in ("xy", "ij"):
@@ -217,7 +218,7 @@ def _along(vector: Array, shape: Shape, axis: int) -> Array:
 
 
 @CALLS.reads("a|array width|pad_width mode constant_values", np.pad)
-def _pad(e: Expressions, a: Arguments) -> Value:
+def _pad(e: Evaluator, a: Arguments) -> Value:
     array = a.array("a")
     mode = a.text("mode", "constant")
     if mode in INSIDE:

@@ -10,11 +10,15 @@ from typing import get_args
 
 import numpy as np
 
+from polyfuse.frontend.python.numpy.broadcasting import broadcast, converted
 from polyfuse.frontend.python.numpy.complex_numbers import as_complex, pair
-from polyfuse.frontend.python.numpy.expressions import Expressions
+from polyfuse.frontend.python.numpy.expressions.evaluator import Evaluator
+from polyfuse.frontend.python.numpy.expressions.lists import stacked
 from polyfuse.frontend.python.numpy.functions.arguments import Arguments, Shape
 from polyfuse.frontend.python.numpy.functions.calls import Calls
 from polyfuse.frontend.python.numpy.functions.views import diagonal
+from polyfuse.frontend.python.numpy.memory import new_array
+from polyfuse.frontend.python.numpy.stores import store
 from polyfuse.frontend.python.numpy.syntax import minus, number, plus, quotient, times
 from polyfuse.frontend.python.numpy.values import (
     BOOL,
@@ -37,17 +41,17 @@ from polyfuse.ir.number_types import (
 CALLS = Calls()
 
 
-def _filled(value: float | None) -> Callable[[Expressions, Arguments], Value]:
-    def make(e: Expressions, a: Arguments) -> Value:
+def _filled(value: float | None) -> Callable[[Evaluator, Arguments], Value]:
+    def make(e: Evaluator, a: Arguments) -> Value:
         shape, dtype = a.shape("shape"), a.dtype("float64")
         return _constant(e, shape, dtype, value)
 
     return make
 
 
-def _constant(e: Expressions, shape: Shape, dtype: str, value: float | None) -> Array:
+def _constant(e: Evaluator, shape: Shape, dtype: str, value: float | None) -> Array:
     if value is None:
-        return e.program.array(shape, dtype, "empty_array")
+        return new_array(e.program, shape, dtype, "empty_array")
     literal = number(float(value) if is_real(dtype) or is_complex(dtype) else int(value))
     if is_complex(dtype):
         literal = pair(literal, number(0.0))
@@ -56,8 +60,8 @@ def _constant(e: Expressions, shape: Shape, dtype: str, value: float | None) -> 
     return Array(shape, dtype, lambda index: literal)
 
 
-def _filled_like(value: float | None) -> Callable[[Expressions, Arguments], Value]:
-    def make(e: Expressions, a: Arguments) -> Value:
+def _filled_like(value: float | None) -> Callable[[Evaluator, Arguments], Value]:
+    def make(e: Evaluator, a: Arguments) -> Value:
         array = a.array("a")
         shape = a.shape("shape") if a.has("shape") else array.shape
         return _constant(e, shape, a.dtype(array.dtype), value)
@@ -76,32 +80,32 @@ CALLS.reads("shape dtype", np.ndarray)(_filled(None))
 
 
 @CALLS.reads("shape value|fill_value dtype order", np.full)
-def _full(e: Expressions, a: Arguments) -> Value:
+def _full(e: Evaluator, a: Arguments) -> Value:
     value = a.either("value")
-    made = e.program.broadcast(value, a.shape("shape"))
+    made = broadcast(e.program, value, a.shape("shape"))
     return _of_type(e, made, a.dtype(stored_type(value.dtype)))
 
 
 @CALLS.reads("a value|fill_value dtype order subok shape", np.full_like)
-def _full_like(e: Expressions, a: Arguments) -> Value:
+def _full_like(e: Evaluator, a: Arguments) -> Value:
     array = a.array("a")
-    made = e.program.broadcast(a.either("value"), array.shape)
+    made = broadcast(e.program, a.either("value"), array.shape)
     return _of_type(e, made, a.dtype(array.dtype))
 
 
-def _of_type(e: Expressions, made: Array, dtype: str) -> Array:
+def _of_type(e: Evaluator, made: Array, dtype: str) -> Array:
     """An array of a type. A literal is one of the type already where it is of that kind."""
     if is_number(made.dtype) and is_real(made.dtype) <= is_real(dtype) and dtype != BOOL:
         return Array(made.shape, dtype, made.element)
     if is_complex(made.dtype) and is_complex(dtype) and is_number(made.dtype):
         return Array(made.shape, dtype, made.element)
-    found = e.program.converted(made, dtype)
+    found = converted(e.program, made, dtype)
     assert isinstance(found, Array), "a converted array is an array"
     return found
 
 
 @CALLS.reads("N M k dtype order", np.eye)
-def _eye(e: Expressions, a: Arguments) -> Value:
+def _eye(e: Evaluator, a: Arguments) -> Value:
     rows = a.shape("N")[0]
     columns = a.shape("M")[0] if a.has("M") else rows
     k = a.integer("k", 0)
@@ -123,7 +127,7 @@ CALLS.define(
 
 
 @CALLS.reads("start stop step dtype", np.arange)
-def _arange(e: Expressions, a: Arguments) -> Value:
+def _arange(e: Evaluator, a: Arguments) -> Value:
     if not a.has("stop"):
         a.given["stop"] = a.given.pop("start")
     if any(isinstance(v, Scalar) and not is_integer(v.dtype) for v in a.given.values()):
@@ -137,7 +141,7 @@ def _arange(e: Expressions, a: Arguments) -> Value:
     return Array((extent,), a.dtype("int64"), lambda i: plus(start, times(number(step), i[0])))
 
 
-def _fractions(e: Expressions, a: Arguments) -> Value:
+def _fractions(e: Evaluator, a: Arguments) -> Value:
     """np.arange of literal fractions: how many there are is known."""
 
     def literal(name: str, default: float) -> float:
@@ -158,7 +162,7 @@ def _fractions(e: Expressions, a: Arguments) -> Value:
 
 
 @CALLS.reads("start stop num endpoint retstep dtype axis", np.linspace)
-def _linspace(e: Expressions, a: Arguments) -> Value:
+def _linspace(e: Evaluator, a: Arguments) -> Value:
     start, stop = a.either("start"), a.either("stop")
     count = a.shape("num")[0] if a.has("num") else number(50)
     ends = a.truth("endpoint") if a.has("endpoint") else True
@@ -181,7 +185,7 @@ def _linspace(e: Expressions, a: Arguments) -> Value:
 
 
 @CALLS.reads("N M k dtype", np.tri)
-def _tri(e: Expressions, a: Arguments) -> Value:
+def _tri(e: Evaluator, a: Arguments) -> Value:
     rows = a.shape("N")[0]
     columns, k = a.shape("M")[0] if a.has("M") else rows, a.integer("k", 0)
 
@@ -193,7 +197,7 @@ def _tri(e: Expressions, a: Arguments) -> Value:
 
 
 @CALLS.reads("x y z", np.result_type)
-def _result_type(e: Expressions, a: Arguments) -> Value:
+def _result_type(e: Evaluator, a: Arguments) -> Value:
     """The common type of arrays and numbers."""
     values = [a.either(name) for name in ("x", "y", "z") if name in a.given]
     types = [value.dtype for value in values]
@@ -201,10 +205,10 @@ def _result_type(e: Expressions, a: Arguments) -> Value:
 
 
 @CALLS.reads("dimensions dtype", np.indices)
-def _indices(e: Expressions, a: Arguments) -> Value:
+def _indices(e: Evaluator, a: Arguments) -> Value:
     shape = a.shape("dimensions")
     rows = [Array(shape, "int64", _position(axis)) for axis in range(len(shape))]
-    return e.stacked(a.node, tuple(rows))
+    return stacked(e, a.node, tuple(rows))
 
 
 def _position(axis: int) -> Callable[[Index], ast.expr]:
@@ -212,24 +216,24 @@ def _position(axis: int) -> Callable[[Index], ast.expr]:
 
 
 @CALLS.reads("a value", np.ndarray.fill)
-def _fill(e: Expressions, a: Arguments) -> Value:
-    e.program.store(_memory(a, "a"), a.either("value"))
+def _fill(e: Evaluator, a: Arguments) -> Value:
+    store(e.program, _memory(a, "a"), a.either("value"))
     return Static(None)
 
 
 @CALLS.reads("dst src casting where", np.copyto)
-def _copyto(e: Expressions, a: Arguments) -> Value:
+def _copyto(e: Evaluator, a: Arguments) -> Value:
     target = _memory(a, "dst")
     if a.has("where"):
-        target = replace(target, mask=e.program.broadcast(a.either("where"), target.shape))
-    e.program.store(target, a.either("src"))
+        target = replace(target, mask=broadcast(e.program, a.either("where"), target.shape))
+    store(e.program, target, a.either("src"))
     return Static(None)
 
 
 @CALLS.reads("a val wrap", np.fill_diagonal)
-def _fill_diagonal(e: Expressions, a: Arguments) -> Value:
+def _fill_diagonal(e: Evaluator, a: Arguments) -> Value:
     array = _memory(a, "a")
-    e.program.store(diagonal(e, a, array, 0), a.either("val"))
+    store(e.program, diagonal(e, a, array, 0), a.either("val"))
     return Static(None)
 
 
@@ -240,7 +244,7 @@ def _memory(a: Arguments, name: str) -> Array:
 
 
 @CALLS.reads("a order", np.copy, np.ndarray.copy)
-def _copied(e: Expressions, a: Arguments) -> Value:
+def _copied(e: Evaluator, a: Arguments) -> Value:
     array = a.either("a")
     return (
         Array(array.shape, array.dtype, array.element, None, array.mask)
@@ -249,8 +253,8 @@ def _copied(e: Expressions, a: Arguments) -> Value:
     )
 
 
-def _to_type(dtype: DType) -> Callable[[Expressions, Arguments], Value]:
-    return lambda e, a: e.program.converted(a.either("x"), dtype)
+def _to_type(dtype: DType) -> Callable[[Evaluator, Arguments], Value]:
+    return lambda e, a: converted(e.program, a.either("x"), dtype)
 
 
 for _dtype in get_args(DType):
@@ -258,16 +262,16 @@ for _dtype in get_args(DType):
 
 
 @CALLS.reads("a|x dtype order casting subok copy", np.ndarray.astype, np.astype)
-def _astype_method(e: Expressions, a: Arguments) -> Value:
+def _astype_method(e: Evaluator, a: Arguments) -> Value:
     return _astype(e, a)
 
 
 @CALLS.reads(
     "a|object dtype copy order subok ndmin", np.asarray, np.array, np.ascontiguousarray, np.asfortranarray
 )
-def _astype(e: Expressions, a: Arguments) -> Value:
+def _astype(e: Evaluator, a: Arguments) -> Value:
     array = a.either("a")
     wanted = a.dtype(array.dtype)
     if wanted == array.dtype:
         return _copied(e, a) if isinstance(array, Array) else array
-    return e.program.converted(array, wanted)
+    return converted(e.program, array, wanted)

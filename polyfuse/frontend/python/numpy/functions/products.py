@@ -7,12 +7,15 @@ import ast
 import numpy as np
 
 from polyfuse.frontend.python.numpy import complex_numbers
+from polyfuse.frontend.python.numpy.broadcasting import broadcast, common_shape, elementwise
 from polyfuse.frontend.python.numpy.complex_numbers import applied
-from polyfuse.frontend.python.numpy.expressions import Expressions
+from polyfuse.frontend.python.numpy.expressions.evaluator import Evaluator
+from polyfuse.frontend.python.numpy.expressions.operators import operation
 from polyfuse.frontend.python.numpy.functions.arguments import Arguments
 from polyfuse.frontend.python.numpy.functions.calls import Calls
 from polyfuse.frontend.python.numpy.functions.views import flat, permuted
-from polyfuse.frontend.python.numpy.program import SUM, shape_text
+from polyfuse.frontend.python.numpy.reductions import SUM, reduced
+from polyfuse.frontend.python.numpy.stores import materialize
 from polyfuse.frontend.python.numpy.syntax import constant, number
 from polyfuse.frontend.python.numpy.values import (
     Array,
@@ -22,6 +25,7 @@ from polyfuse.frontend.python.numpy.values import (
     Value,
     common_type,
     reshaped,
+    shape_text,
 )
 from polyfuse.ir.number_types import (
     is_complex,
@@ -31,18 +35,18 @@ CALLS = Calls()
 
 
 @CALLS.reads("a|x1 b|x2", np.outer, np.linalg.outer)
-def _outer(e: Expressions, a: Arguments) -> Value:
+def _outer(e: Evaluator, a: Arguments) -> Value:
     left, right = (flat(e, a, a.array(name)) for name in ("a", "b"))
     column = reshaped(left, (left.shape[0], number(1)), lambda i: (i[0],))
     return _times(e, column, right)
 
 
-def _times(e: Expressions, left: Array | Scalar, right: Array | Scalar) -> Array | Scalar:
-    return e.operation(e.program.place, ast.Mult(), [left, right])  # type: ignore[arg-type]  # for messages only
+def _times(e: Evaluator, left: Array | Scalar, right: Array | Scalar) -> Array | Scalar:
+    return operation(e, e.program.place, ast.Mult(), [left, right])  # type: ignore[arg-type]  # for messages only
 
 
 def _matmul(
-    e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+    e: Evaluator, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
 ) -> Value:
     a = Arguments(e, node, "a b", args, named)
     left, right = a.either("a"), a.either("b")
@@ -51,7 +55,7 @@ def _matmul(
     return product(e, node, left, right, into)
 
 
-def product(e: Expressions, node: ast.Call, left: Array, right: Array, into: Array | None) -> Array | Scalar:
+def product(e: Evaluator, node: ast.Call, left: Array, right: Array, into: Array | None) -> Array | Scalar:
     """left @ right: the last axis of one with the last but one of the other."""
     if left.rank == 0 or right.rank == 0 or left.mask or right.mask:
         e.refuse(node, f"a product of arrays of rank {left.rank} and {right.rank}", "vectors and matrices")
@@ -69,9 +73,9 @@ def product(e: Expressions, node: ast.Call, left: Array, right: Array, into: Arr
     columns = right.shape[-1:] if right.rank > 1 else ()
     batches = (left.shape[:-2], right.shape[:-2])
     some = [Array(batch, "float64", lambda index: number(0)) for batch in batches]
-    batch = e.program.common_shape(some)
-    a = e.program.broadcast(left, (*batch, *left.shape[-2:])) if left.rank > 1 else left
-    b = e.program.broadcast(right, (*batch, *right.shape[-2:])) if right.rank > 1 else right
+    batch = common_shape(e.program, some)
+    a = broadcast(e.program, left, (*batch, *left.shape[-2:])) if left.rank > 1 else left
+    b = broadcast(e.program, right, (*batch, *right.shape[-2:])) if right.rank > 1 else right
     count = len(batch)
 
     def at(index: Index) -> ast.expr:
@@ -83,19 +87,19 @@ def product(e: Expressions, node: ast.Call, left: Array, right: Array, into: Arr
 
     dtype = common_type([left.dtype, right.dtype])
     terms = Array((*batch, *rows, *columns, own), dtype, at)
-    return e.program.reduced(SUM, terms, [terms.rank - 1], "product", dtype, into)
+    return reduced(e.program, SUM, terms, [terms.rank - 1], "product", dtype, into)
 
 
-def _operand(e: Expressions, array: Array, reused: bool) -> Array:
+def _operand(e: Evaluator, array: Array, reused: bool) -> Array:
     """An operand of a product: a formula whose elements are read more than once is computed first."""
-    return e.program.kept(array, "operand") if reused and array.storage is None else array
+    return materialize(e.program, array, "operand") if reused and array.storage is None else array
 
 
 CALLS.define(_matmul, np.matmul, np.linalg.matmul)
 
 
 def _dot(
-    e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+    e: Evaluator, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
 ) -> Value:
     a = Arguments(e, node, "a b", args, named)
     if any(isinstance(v, Array) and v.rank > 2 for v in (a.either("a"), a.either("b"))):
@@ -107,7 +111,7 @@ CALLS.define(_dot, np.dot, np.ndarray.dot)
 
 
 def _inner(
-    e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+    e: Evaluator, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
 ) -> Value:
     a = Arguments(e, node, "a b", args, named)
     if a.array("b").rank == 2:
@@ -118,14 +122,14 @@ def _inner(
 
 
 def _vdot(
-    e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+    e: Evaluator, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
 ) -> Value:
     """np.vdot: of complex numbers, those of the first vector are conjugated."""
     a = Arguments(e, node, "a b", args, named)
     if a.array("a").rank != 1 or a.array("b").rank != 1:
         a.refuse("other operands than vectors")
     first = a.array("a")
-    conjugated = e.program.elementwise(complex_numbers.conjugate, first.dtype, [first])
+    conjugated = elementwise(e.program, complex_numbers.conjugate, first.dtype, [first])
     return _inner(e, node, [conjugated if is_complex(first.dtype) else first, *args[1:]], named, into)
 
 
@@ -134,7 +138,7 @@ CALLS.define(_vdot, np.vdot)
 
 
 def _einsum(
-    e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+    e: Evaluator, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
 ) -> Value:
     text = args[0].value if args and isinstance(args[0], Static) else None
     arrays = [value for value in args[1:] if isinstance(value, Array)]
@@ -177,14 +181,14 @@ def _einsum(
     terms = Array(tuple(extents[letter] for letter in order), dtype, at)
     if not gone:
         return terms
-    return e.program.reduced(SUM, terms, list(range(len(result), len(order))), "product", dtype, into)
+    return reduced(e.program, SUM, terms, list(range(len(result), len(order))), "product", dtype, into)
 
 
 CALLS.define(_einsum, np.einsum)
 
 
 @CALLS.reads("a b axes", np.tensordot)
-def _tensordot(e: Expressions, a: Arguments) -> Value:
+def _tensordot(e: Evaluator, a: Arguments) -> Value:
     left, right = a.array("a"), a.array("b")
     gone, gone_right = _contracted(a, left, right)
     own, other = ([x.shape[k] for k in axes] for x, axes in ((left, gone), (right, gone_right)))
@@ -211,7 +215,7 @@ def _tensordot(e: Expressions, a: Arguments) -> Value:
     terms = Array(shape, dtype, at)
     if not gone:
         return terms
-    return e.program.reduced(SUM, terms, list(range(terms.rank - len(gone), terms.rank)), "product", dtype)
+    return reduced(e.program, SUM, terms, list(range(terms.rank - len(gone), terms.rank)), "product", dtype)
 
 
 def _contracted(a: Arguments, left: Array, right: Array) -> tuple[list[int], list[int]]:

@@ -11,13 +11,26 @@ from typing import Any
 
 import numpy as np
 
+from polyfuse.frontend.python.numpy.broadcasting import broadcast, converted, elementwise
 from polyfuse.frontend.python.numpy.complex_numbers import applied, chosen
-from polyfuse.frontend.python.numpy.expressions import Call, Expressions
+from polyfuse.frontend.python.numpy.expressions.evaluator import Call, Evaluator
+from polyfuse.frontend.python.numpy.expressions.lists import number_or_array
+from polyfuse.frontend.python.numpy.expressions.operators import operation
 from polyfuse.frontend.python.numpy.functions import complex_functions, programs
 from polyfuse.frontend.python.numpy.functions.arguments import Arguments
 from polyfuse.frontend.python.numpy.functions.calls import Calls
 from polyfuse.frontend.python.numpy.functions.views import diagonal, flat
-from polyfuse.frontend.python.numpy.program import MAXIMUM, MINIMUM, PRODUCT, SUM, Reduction
+from polyfuse.frontend.python.numpy.memory import new_array, new_variable
+from polyfuse.frontend.python.numpy.reductions import (
+    MAXIMUM,
+    MINIMUM,
+    PRODUCT,
+    SUM,
+    Reduction,
+    reduced,
+    type_of_reduction,
+)
+from polyfuse.frontend.python.numpy.stores import materialize, store, store_in_order
 from polyfuse.frontend.python.numpy.syntax import constant, minus, number, stored, times
 from polyfuse.frontend.python.numpy.values import (
     BOOL,
@@ -44,7 +57,7 @@ def _reduction(how: Reduction, stem: str, axis: int | None = None) -> Call:
     """A reduction over an axis, or over all of them."""
 
     def call(
-        e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+        e: Evaluator, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
     ) -> Value:
         a = Arguments(e, node, "a|array axis dtype out keepdims initial where", args, named)
         value = a.either("a")
@@ -58,12 +71,12 @@ def _reduction(how: Reduction, stem: str, axis: int | None = None) -> Call:
         if a.has("where"):
             value = _taken(e, a, how, value, begin)
         axes = a.axes("axis", value.rank)
-        dtype = a.dtype(e.program.type_of_reduction(how, value.dtype))
+        dtype = a.dtype(type_of_reduction(how, value.dtype))
         keeps = a.truth("keepdims")
         if value.mask is not None and a.has("axis"):
             a.refuse("an axis of the elements that a mask selects")
         straight = not keeps and begin is None and not a.has("out")
-        made = e.program.reduced(how, value, axes, stem, dtype, into if straight else None)
+        made = reduced(e.program, how, value, axes, stem, dtype, into if straight else None)
         if begin is not None:
             made = _joined(e, a, how, made, begin)
         made = _with_kept(value, axes, made) if keeps else made
@@ -72,13 +85,13 @@ def _reduction(how: Reduction, stem: str, axis: int | None = None) -> Call:
         out = a.array("out")
         if out.storage is None:
             a.refuse("out is not an array that can be stored to")
-        e.program.store(out, made)
+        store(e.program, out, made)
         return out
 
     return call
 
 
-def _taken(e: Expressions, a: Arguments, how: Reduction, value: Array, begin: Array | Scalar | None) -> Array:
+def _taken(e: Evaluator, a: Arguments, how: Reduction, value: Array, begin: Array | Scalar | None) -> Array:
     """The elements for which the argument `where` holds; in the place of the others what changes nothing."""
     neutral = Scalar(number(how.begin), "integer") if how.begin is not None else begin
     if neutral is None:
@@ -89,7 +102,7 @@ def _taken(e: Expressions, a: Arguments, how: Reduction, value: Array, begin: Ar
     return made
 
 
-def called_where(e: Expressions) -> Call:
+def called_where(e: Evaluator) -> Call:
     """What evaluates np.where."""
     call = e.calls(np.where)
     assert call is not None, "where is one of the calls"
@@ -97,13 +110,13 @@ def called_where(e: Expressions) -> Call:
 
 
 def _joined(
-    e: Expressions, a: Arguments, how: Reduction, made: Array | Scalar, begin: Array | Scalar
+    e: Evaluator, a: Arguments, how: Reduction, made: Array | Scalar, begin: Array | Scalar
 ) -> Array | Scalar:
     """A reduction's result and the value that it begins with."""
     if how in (SUM, PRODUCT):
-        return e.operation(a.node, ast.Add() if how is SUM else ast.Mult(), [made, begin])
+        return operation(e, a.node, ast.Add() if how is SUM else ast.Mult(), [made, begin])
     dtype = common_type([made.dtype, begin.dtype])
-    return e.program.elementwise(partial(e.program.call, how.name), dtype, [made, begin])
+    return elementwise(e.program, partial(e.program.call, how.name), dtype, [made, begin])
 
 
 def _with_kept(value: Array, axes: Sequence[int], made: Array | Scalar) -> Array:
@@ -147,7 +160,7 @@ def _of_elements(how: Reduction, stem: str, function: Callable[..., Any]) -> Cal
     plain = _reduction(how, stem, 0)
 
     def call(
-        e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+        e: Evaluator, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
     ) -> Value:
         first = args[0] if args else None
         values = first if isinstance(first, tuple) else (first,)
@@ -174,10 +187,10 @@ def _truth(how: Reduction, axis: int | None = None) -> Call:
     plain = _reduction(how, "truth", axis)
 
     def call(
-        e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+        e: Evaluator, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
     ) -> Value:
-        value = e.number_or_array(node, args[0])
-        return plain(e, node, [e.program.converted(value, BOOL), *args[1:]], named, None)
+        value = number_or_array(e, node, args[0])
+        return plain(e, node, [converted(e.program, value, BOOL), *args[1:]], named, None)
 
     return call
 
@@ -192,12 +205,12 @@ CALLS.define(_truth(MAXIMUM, 0), builtins.any)
 
 
 @CALLS.reads("a axis dtype out keepdims where", np.mean, np.ndarray.mean)
-def _mean(e: Expressions, a: Arguments) -> Value:
+def _mean(e: Evaluator, a: Arguments) -> Value:
     value = a.array("a")
     if a.has("where"):
         if a.has("axis"):
             a.refuse("an axis of the elements that a mask selects")
-        value = replace(value, mask=e.program.broadcast(a.either("where"), value.shape))
+        value = replace(value, mask=broadcast(e.program, a.either("where"), value.shape))
     axes = a.axes("axis", value.rank)
     made = _mean_of(e, value, axes, a.dtype(_mean_type(value)), 0)
     return _with_kept(value, axes, made) if a.truth("keepdims") else made
@@ -207,54 +220,54 @@ def _mean_type(value: Array) -> str:
     return value.dtype if is_real(value.dtype) or is_complex(value.dtype) else "float64"
 
 
-def _mean_of(e: Expressions, value: Array, axes: Sequence[int], dtype: str, less: int) -> Array | Scalar:
+def _mean_of(e: Evaluator, value: Array, axes: Sequence[int], dtype: str, less: int) -> Array | Scalar:
     """The sum over some axes, divided by the number of elements, less some."""
     e.program.hint = None
     if dtype in HALVES:
-        made = e.program.converted(_mean_of(e, value, axes, "float32", less), dtype)
-        return e.program.variable(made, "mean") if isinstance(made, Scalar) else made
-    total = e.program.reduced(SUM, value, axes, "total", dtype)
+        made = converted(e.program, _mean_of(e, value, axes, "float32", less), dtype)
+        return new_variable(e.program, made, "mean") if isinstance(made, Scalar) else made
+    total = reduced(e.program, SUM, value, axes, "total", dtype)
     if value.mask is not None:
         ones = Array(value.shape, "int64", lambda index: number(1), mask=value.mask)
-        count = e.program.reduced(SUM, ones, axes, "count", "int64")
+        count = reduced(e.program, SUM, ones, axes, "count", "int64")
     else:
         size: ast.expr = number(1)
         for axis in axes:
             size = size_product(size, value.shape[axis])
         count = Scalar(minus(size, number(less)), "integer")
     types = [dtype, count.dtype]
-    return e.program.elementwise(lambda x, n: applied(ast.Div(), x, n, types), dtype, [total, count])
+    return elementwise(e.program, lambda x, n: applied(ast.Div(), x, n, types), dtype, [total, count])
 
 
 @CALLS.reads("a axis dtype out ddof keepdims", np.var, np.ndarray.var)
-def _var(e: Expressions, a: Arguments) -> Value:
+def _var(e: Evaluator, a: Arguments) -> Value:
     value = a.array("a")
     axes, dtype = a.axes("axis", value.rank), a.dtype(_mean_type(value))
     if value.dtype in HALVES and not a.has("dtype"):
-        wide = e.program.converted(value, "float32")
+        wide = converted(e.program, value, "float32")
         assert isinstance(wide, Array), "a converted array is an array"
         value, dtype = wide, "float32"
     mean = _with_kept(value, axes, _mean_of(e, value, axes, dtype, 0))
-    mean = e.program.kept(mean, "mean") if len(axes) < value.rank else mean
-    distance = e.operation(a.node, ast.Sub(), [value, mean])
+    mean = materialize(e.program, mean, "mean") if len(axes) < value.rank else mean
+    distance = operation(e, a.node, ast.Sub(), [value, mean])
     assert isinstance(distance, Array), "an array less its mean is an array"
     if is_complex(value.dtype):
         square = e.inlined(e, a.node, complex_functions.spread, [distance], {})
         dtype = part_type(dtype)
     else:
-        square = e.operation(a.node, ast.Mult(), [distance, distance])
+        square = operation(e, a.node, ast.Mult(), [distance, distance])
     assert isinstance(square, Array), "a product of arrays is an array"
     made = _mean_of(e, square, axes, dtype, a.integer("ddof", 0))
     made = _as_stored(e, made, _std_type(a))
     return _with_kept(value, axes, made) if a.truth("keepdims") else made
 
 
-def _as_stored(e: Expressions, made: Array | Scalar, dtype: str) -> Array | Scalar:
+def _as_stored(e: Evaluator, made: Array | Scalar, dtype: str) -> Array | Scalar:
     """A result that was computed in float32, as a half."""
     if made.dtype == dtype or dtype not in HALVES:
         return made
-    found = e.program.converted(made, dtype)
-    return e.program.variable(found, "half") if isinstance(found, Scalar) else found
+    found = converted(e.program, made, dtype)
+    return new_variable(e.program, found, "half") if isinstance(found, Scalar) else found
 
 
 def _std_type(a: Arguments) -> str:
@@ -264,11 +277,13 @@ def _std_type(a: Arguments) -> str:
 
 
 @CALLS.reads("a axis dtype out ddof keepdims", np.std, np.ndarray.std)
-def _std(e: Expressions, a: Arguments) -> Value:
+def _std(e: Evaluator, a: Arguments) -> Value:
     made = _var(e, a)
     assert isinstance(made, Array | Scalar), "a variance is a number, or one each"
-    root = e.program.elementwise(lambda x: e.program.call("sqrt", x), made.dtype, [made])
-    return e.program.variable(root, "half") if isinstance(root, Scalar) and root.dtype in HALVES else root
+    root = elementwise(e.program, lambda x: e.program.call("sqrt", x), made.dtype, [made])
+    return (
+        new_variable(e.program, root, "half") if isinstance(root, Scalar) and root.dtype in HALVES else root
+    )
 
 
 def size_product(left: ast.expr, right: ast.expr) -> ast.expr:
@@ -280,7 +295,7 @@ def _running(how: Reduction, first: int | None = None) -> Call:
     """Every element combined with those before it along an axis."""
 
     def call(
-        e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+        e: Evaluator, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
     ) -> Value:
         a = Arguments(e, node, "a|array axis dtype", args, named)
         if first is not None and not a.has("axis"):
@@ -290,13 +305,13 @@ def _running(how: Reduction, first: int | None = None) -> Call:
     return call
 
 
-def _run(e: Expressions, a: Arguments, how: Reduction) -> Value:
+def _run(e: Evaluator, a: Arguments, how: Reduction) -> Value:
     value = a.array("a")
     if value.rank > 1 and not a.has("axis"):
         value = flat(e, a, value)
     axis = a.integer("axis", 0) % value.rank
-    dtype = a.dtype(e.program.type_of_reduction(how, value.dtype))
-    made = e.program.array(value.shape, dtype, "running")
+    dtype = a.dtype(type_of_reduction(how, value.dtype))
+    made = new_array(e.program, value.shape, dtype, "running")
 
     def at(index: Index) -> ast.expr:
         before = made.element((*index[:axis], minus(index[axis], number(1)), *index[axis + 1 :]))
@@ -311,11 +326,11 @@ def _run(e: Expressions, a: Arguments, how: Reduction) -> Value:
             combined = e.program.call(how.name, before, own)
         return chosen(first, combined, own, types)
 
-    e.program.scan(made, Array(value.shape, made.dtype, at))
+    store_in_order(e.program, made, Array(value.shape, made.dtype, at))
     return made
 
 
-def histogram(e: Expressions, a: Arguments) -> Value:
+def histogram(e: Evaluator, a: Arguments) -> Value:
     """np.histogram(a, bins, range, weights): uniform bins, in two arrays: how many or how much, and where bins begin.
 
     place[i] = the bin of a[i]          counts[place[i]] += weights[i]
@@ -332,21 +347,21 @@ def histogram(e: Expressions, a: Arguments) -> Value:
     if weights is not None and weights.rank != 1:
         weights = flat(e, a, weights)
     if value.storage is None:
-        value = e.program.kept(value, "values")
+        value = materialize(e.program, value, "values")
     low, high = _ends(e, a, value)
     made = e.inlined(e, a.node, programs.bins_of, [value, low, high, Scalar(bins, "integer")], {})
     assert isinstance(made, tuple), "the program returns places and edges"
     place, edges = made
     assert isinstance(place, Array), "a place for each element"
-    place = e.program.kept(place, "bin")
+    place = materialize(e.program, place, "bin")
     assert place.storage is not None, "kept arrays have memory"
     e.program.placed.add(place.storage)
     dtype = (
         "int64" if weights is None else "float64" if is_real(weights.dtype) else stored_type(weights.dtype)
     )
-    counts = e.program.array((bins,), dtype, "counts")
+    counts = new_array(e.program, (bins,), dtype, "counts")
     zero = number(0.0 if is_real(dtype) else 0)
-    e.program.store(counts, Scalar(zero, dtype))
+    store(e.program, counts, Scalar(zero, dtype))
     loops, index = e.program.loops("i", value.shape)
     amount = number(1) if weights is None else as_number(weights.element(index), weights.dtype)
     if a.has("range"):
@@ -361,7 +376,7 @@ def histogram(e: Expressions, a: Arguments) -> Value:
 CALLS.reads("a bins range weights", np.histogram)(histogram)
 
 
-def _ends(e: Expressions, a: Arguments, value: Array) -> tuple[Scalar, Scalar]:
+def _ends(e: Evaluator, a: Arguments, value: Array) -> tuple[Scalar, Scalar]:
     """The ends of all bins: those given, or the smallest and the largest element."""
     given = a.given.get("range")
     if isinstance(given, tuple):
@@ -369,7 +384,7 @@ def _ends(e: Expressions, a: Arguments, value: Array) -> tuple[Scalar, Scalar]:
     else:
         axes = list(range(value.rank))
         low, high = (
-            e.program.reduced(how, value, axes, stem)
+            reduced(e.program, how, value, axes, stem)
             for how, stem in ((MINIMUM, "smallest"), (MAXIMUM, "largest"))
         )
     if not isinstance(low, Scalar) or not isinstance(high, Scalar):
@@ -382,9 +397,9 @@ CALLS.define(_running(PRODUCT), np.cumprod, np.ndarray.cumprod)
 
 
 @CALLS.reads("a offset axis1 axis2 dtype out", np.trace, np.ndarray.trace)
-def _trace(e: Expressions, a: Arguments) -> Value:
+def _trace(e: Evaluator, a: Arguments) -> Value:
     array, k = a.array("a"), a.integer("offset", 0)
     if array.rank != 2 or a.has("axis1") or a.has("axis2"):
         a.refuse("other arrays than matrices")
     line = diagonal(e, a, array, k)
-    return e.program.reduced(SUM, line, [0], "trace")
+    return reduced(e.program, SUM, line, [0], "trace")

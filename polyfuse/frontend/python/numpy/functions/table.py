@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from polyfuse.frontend.python.numpy.expressions import Call, Expressions
+from polyfuse.frontend.python.numpy.expressions.evaluator import Call, Evaluator
+from polyfuse.frontend.python.numpy.expressions.lists import number_or_array
 from polyfuse.frontend.python.numpy.functions import (
     complex_functions,
     elementwise,
@@ -145,7 +146,7 @@ UNREAD: Mapping[str, tuple[object, ...]] = {
 
 def _refused(why: str) -> Call:
     def call(
-        e: Expressions, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
+        e: Evaluator, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
     ) -> Value:
         return e.refuse(node, f"{ast.unparse(node.func)} is not read: {why}")
 
@@ -187,7 +188,7 @@ def called(function: object) -> Call | None:
 
 def _ufunc_outer(
     ufunc: np.ufunc,
-    e: Expressions,
+    e: Evaluator,
     node: ast.Call,
     args: list[Value],
     named: dict[str, Value],
@@ -197,7 +198,7 @@ def _ufunc_outer(
     call = called(ufunc)
     if call is None or len(args) != 2:
         return e.refuse(node, f"{ast.unparse(node)}: this function of every pair", "np.add.outer(x, y)")
-    left, right = (e.number_or_array(node, value) for value in args)
+    left, right = (number_or_array(e, node, value) for value in args)
     if isinstance(left, Array) and isinstance(right, Array):
         left = subscripted(e.program.geometry, left, [*[Cut(None, None)] * left.rank, *[None] * right.rank])
     return call(e, node, [left, right], named, into)

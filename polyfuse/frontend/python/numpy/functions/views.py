@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from polyfuse.frontend.python.numpy.broadcasting import broadcast
 from polyfuse.frontend.python.numpy.complex_numbers import chosen
-from polyfuse.frontend.python.numpy.expressions import Expressions
+from polyfuse.frontend.python.numpy.expressions.evaluator import Evaluator
+from polyfuse.frontend.python.numpy.expressions.lists import stacked
 from polyfuse.frontend.python.numpy.functions.arguments import Arguments, Shape
 from polyfuse.frontend.python.numpy.functions.calls import Calls
-from polyfuse.frontend.python.numpy.program import shape_text
 from polyfuse.frontend.python.numpy.subscripts import Cut, subscripted
 from polyfuse.frontend.python.numpy.syntax import constant, minus, number, plus, quotient, times
 from polyfuse.frontend.python.numpy.values import (
@@ -23,6 +24,7 @@ from polyfuse.frontend.python.numpy.values import (
     Value,
     as_number,
     reshaped,
+    shape_text,
 )
 from polyfuse.ir.number_types import (
     is_complex,
@@ -32,7 +34,7 @@ CALLS = Calls()
 
 
 @CALLS.reads("a axes a1 a2 a3", np.transpose, np.ndarray.transpose, np.permute_dims)
-def _transpose(e: Expressions, a: Arguments) -> Value:
+def _transpose(e: Evaluator, a: Arguments) -> Value:
     array = a.array("a")
     order = list(range(array.rank))[::-1]
     if a.has("axes"):
@@ -55,7 +57,7 @@ def permuted(array: Array, order: Sequence[int]) -> Array:
 
 
 @CALLS.reads("a axis1 axis2", np.swapaxes, np.ndarray.swapaxes)
-def _swapaxes(e: Expressions, a: Arguments) -> Value:
+def _swapaxes(e: Evaluator, a: Arguments) -> Value:
     array = a.array("a")
     order = list(range(array.rank))
     i, j = (a.integer(name) % array.rank for name in ("axis1", "axis2"))
@@ -64,7 +66,7 @@ def _swapaxes(e: Expressions, a: Arguments) -> Value:
 
 
 @CALLS.reads("x", np.matrix_transpose, np.linalg.matrix_transpose)
-def _matrix_transpose(e: Expressions, a: Arguments) -> Value:
+def _matrix_transpose(e: Evaluator, a: Arguments) -> Value:
     array = a.array("x")
     if array.rank < 2:
         a.refuse("arrays of one dimension")
@@ -73,7 +75,7 @@ def _matrix_transpose(e: Expressions, a: Arguments) -> Value:
 
 
 @CALLS.reads("a source destination", np.moveaxis)
-def _moveaxis(e: Expressions, a: Arguments) -> Value:
+def _moveaxis(e: Evaluator, a: Arguments) -> Value:
     array = a.array("a")
     sources, places = (
         [axis % array.rank for axis in a.integers(name, 0)] for name in ("source", "destination")
@@ -85,24 +87,24 @@ def _moveaxis(e: Expressions, a: Arguments) -> Value:
 
 
 @CALLS.reads("a shape", np.broadcast_to)
-def _broadcast_to(e: Expressions, a: Arguments) -> Value:
-    return replace(e.program.broadcast(a.either("a"), a.shape("shape")), storage=None)
+def _broadcast_to(e: Evaluator, a: Arguments) -> Value:
+    return replace(broadcast(e.program, a.either("a"), a.shape("shape")), storage=None)
 
 
 @CALLS.reads("a", np.atleast_1d)
-def _atleast_1d(e: Expressions, a: Arguments) -> Value:
+def _atleast_1d(e: Evaluator, a: Arguments) -> Value:
     value = a.either("a")
-    return e.stacked(a.node, (value,)) if isinstance(value, Scalar) else value
+    return stacked(e, a.node, (value,)) if isinstance(value, Scalar) else value
 
 
 @CALLS.reads("a", np.atleast_2d)
-def _atleast_2d(e: Expressions, a: Arguments) -> Value:
+def _atleast_2d(e: Evaluator, a: Arguments) -> Value:
     array = a.array("a")
     return array if array.rank > 1 else subscripted(e.program.geometry, array, [None])
 
 
 @CALLS.reads("a axis", np.flip)
-def _flip(e: Expressions, a: Arguments) -> Value:
+def _flip(e: Evaluator, a: Arguments) -> Value:
     array = a.array("a")
     axes = a.axes("axis", array.rank)
     parts = [Cut(None, None, -1 if axis in axes else 1) for axis in range(array.rank)]
@@ -110,17 +112,17 @@ def _flip(e: Expressions, a: Arguments) -> Value:
 
 
 @CALLS.reads("a", np.flipud)
-def _flipud(e: Expressions, a: Arguments) -> Value:
+def _flipud(e: Evaluator, a: Arguments) -> Value:
     return subscripted(e.program.geometry, a.array("a"), [Cut(None, None, -1)])
 
 
 @CALLS.reads("a", np.fliplr)
-def _fliplr(e: Expressions, a: Arguments) -> Value:
+def _fliplr(e: Evaluator, a: Arguments) -> Value:
     return subscripted(e.program.geometry, a.array("a"), [Cut(None, None), Cut(None, None, -1)])
 
 
 @CALLS.reads("a axis", np.expand_dims)
-def _expand_dims(e: Expressions, a: Arguments) -> Value:
+def _expand_dims(e: Evaluator, a: Arguments) -> Value:
     array, axes = a.array("a"), a.integers("axis", 0)
     rank = array.rank + len(axes)
     added = {axis % rank for axis in axes}
@@ -129,7 +131,7 @@ def _expand_dims(e: Expressions, a: Arguments) -> Value:
 
 
 @CALLS.reads("a axis", np.squeeze, np.ndarray.squeeze)
-def _squeeze(e: Expressions, a: Arguments) -> Value:
+def _squeeze(e: Evaluator, a: Arguments) -> Value:
     array = a.array("a")
     ones = [axis for axis in range(array.rank) if constant(array.shape[axis]) == 1]
     axes = a.axes("axis", array.rank) if a.has("axis") else ones
@@ -151,12 +153,12 @@ def _dropped(array: Array, axes: Sequence[int]) -> Array:
 
 
 @CALLS.reads("a order", np.ravel, np.ndarray.ravel)
-def _ravel(e: Expressions, a: Arguments) -> Value:
+def _ravel(e: Evaluator, a: Arguments) -> Value:
     a.in_rows()
     return flat(e, a, a.array("a"))
 
 
-def flat(e: Expressions, a: Arguments, array: Array) -> Array:
+def flat(e: Evaluator, a: Arguments, array: Array) -> Array:
     """The elements in one dimension, row after row."""
     size: ast.expr = number(1)
     for extent in array.shape:
@@ -165,18 +167,18 @@ def flat(e: Expressions, a: Arguments, array: Array) -> Array:
 
 
 @CALLS.reads("a order", np.ndarray.flatten)
-def _flatten(e: Expressions, a: Arguments) -> Value:
+def _flatten(e: Evaluator, a: Arguments) -> Value:
     a.in_rows()
     return replace(flat(e, a, a.array("a")), storage=None)
 
 
 @CALLS.reads("a shape s1 s2 s3 s4 order", np.ndarray.reshape)
-def _reshape_method(e: Expressions, a: Arguments) -> Value:
+def _reshape_method(e: Evaluator, a: Arguments) -> Value:
     return _reshape(e, a)
 
 
 @CALLS.reads("a shape order copy", np.reshape)
-def _reshape(e: Expressions, a: Arguments) -> Value:
+def _reshape(e: Evaluator, a: Arguments) -> Value:
     a.in_rows()
     array = a.array("a")
     rest = [a.given.pop(name) for name in ("s1", "s2", "s3", "s4") if name in a.given]
@@ -212,7 +214,7 @@ def _missing(a: Arguments, own: Shape, others: Sequence[ast.expr]) -> ast.expr:
     )
 
 
-def _in_shape(a: Arguments, array: Array, shape: Shape, e: Expressions) -> Array:
+def _in_shape(a: Arguments, array: Array, shape: Shape, e: Evaluator) -> Array:
     """A reshape whose groups of axes have equal sizes; inside of a group all extents but the first are constants."""
     groups = _groups(a, array.shape, shape)
 
@@ -289,20 +291,20 @@ def _groups(a: Arguments, old: Shape, new: Shape) -> list[tuple[list[int], list[
 
 
 @CALLS.reads("m k", np.triu)
-def _triu(e: Expressions, a: Arguments) -> Value:
+def _triu(e: Evaluator, a: Arguments) -> Value:
     return _triangle(e, a, upper=True)
 
 
 @CALLS.reads("m k", np.tril)
-def _tril(e: Expressions, a: Arguments) -> Value:
+def _tril(e: Evaluator, a: Arguments) -> Value:
     return _triangle(e, a, upper=False)
 
 
-def _triangle(e: Expressions, a: Arguments, upper: bool) -> Array:
+def _triangle(e: Evaluator, a: Arguments, upper: bool) -> Array:
     array, k = a.array("m"), a.integer("k", 0)
     if array.rank == 1:  # as NumPy: the vector in every row
         array = subscripted(e.program.geometry, array, [None])
-        array = e.program.broadcast(array, (array.shape[1], array.shape[1]))
+        array = broadcast(e.program, array, (array.shape[1], array.shape[1]))
 
     def at(index: Index) -> ast.expr:
         *_, i, j = index
@@ -316,11 +318,11 @@ def _triangle(e: Expressions, a: Arguments, upper: bool) -> Array:
 
 
 @CALLS.reads("a offset", np.diagonal, np.ndarray.diagonal, np.linalg.diagonal)
-def _diagonal(e: Expressions, a: Arguments) -> Value:
+def _diagonal(e: Evaluator, a: Arguments) -> Value:
     return diagonal(e, a, a.array("a"), a.integer("offset", 0))
 
 
-def diagonal(e: Expressions, a: Arguments, array: Array, k: int) -> Array:
+def diagonal(e: Evaluator, a: Arguments, array: Array, k: int) -> Array:
     """The elements A[i, i + k] of a matrix."""
     if array.rank != 2:
         a.refuse("other arrays than matrices")
@@ -338,7 +340,7 @@ def diagonal(e: Expressions, a: Arguments, array: Array, k: int) -> Array:
 
 
 @CALLS.reads("v|a k", np.diag)
-def _diag(e: Expressions, a: Arguments) -> Value:
+def _diag(e: Evaluator, a: Arguments) -> Value:
     array, k = a.array("v"), a.integer("k", 0)
     if array.rank == 2:
         return diagonal(e, a, array, k)
@@ -356,7 +358,7 @@ def _diag(e: Expressions, a: Arguments) -> Value:
 
 
 @CALLS.reads("a", builtins.len)
-def _len(e: Expressions, a: Arguments) -> Value:
+def _len(e: Evaluator, a: Arguments) -> Value:
     value = a.given.get("a")
     if isinstance(value, tuple):
         return e.placed_scalar(number(len(value)), a.node)
@@ -364,7 +366,7 @@ def _len(e: Expressions, a: Arguments) -> Value:
 
 
 @CALLS.reads("a axis", np.shape)
-def _shape(e: Expressions, a: Arguments) -> Value:
+def _shape(e: Evaluator, a: Arguments) -> Value:
     array = a.array("a")
     if a.has("axis"):
         return e.placed_scalar(array.shape[a.integer("axis")], a.node)
@@ -372,7 +374,7 @@ def _shape(e: Expressions, a: Arguments) -> Value:
 
 
 @CALLS.reads("a axis", np.size)
-def _size(e: Expressions, a: Arguments) -> Value:
+def _size(e: Evaluator, a: Arguments) -> Value:
     array = a.array("a")
     if a.has("axis"):
         return e.placed_scalar(array.shape[a.integer("axis")], a.node)
@@ -383,6 +385,6 @@ def _size(e: Expressions, a: Arguments) -> Value:
 
 
 @CALLS.reads("a", np.ndim)
-def _ndim(e: Expressions, a: Arguments) -> Value:
+def _ndim(e: Evaluator, a: Arguments) -> Value:
     value = a.either("a")
     return e.placed_scalar(number(value.rank if isinstance(value, Array) else 0), a.node)

@@ -1,0 +1,1 @@
+"""Evaluates expressions of arrays and numbers to values."""

@@ -1,0 +1,90 @@
+"""Values of calls: functions of NumPy or Python, methods of arrays, functions that are inlined."""
+
+from __future__ import annotations
+
+import ast
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from polyfuse.frontend.python.numpy.expressions.evaluator import ALLOWED, Evaluator, rebuilt
+from polyfuse.frontend.python.numpy.frames import LocalFunction
+from polyfuse.frontend.python.numpy.program import CALLED
+from polyfuse.frontend.python.numpy.values import Array, Scalar, Static, Value, as_test, common_type
+from polyfuse.frontend.python.scope_names import FUNCTIONS
+from polyfuse.ir.number_types import ITEMSIZE, is_complex, real_type
+
+
+def call(e: Evaluator, node: ast.Call, into: Array | None, hint: str | None) -> Value:
+    """f(…): a function of NumPy or Python, a method of an array, or a function that is inlined."""
+    function: object = None
+    before: list[Value] = []
+    if isinstance(node.func, ast.Attribute):
+        inner = e.value(node.func.value)
+        if isinstance(inner, Array) or (isinstance(inner, Scalar) and is_complex(inner.dtype)):
+            before = [inner]
+            function = getattr(np.ndarray, node.func.attr, None)
+            if e.calls(function) is None:
+                e.refuse(node.func, f"{ast.unparse(node.func)}, a method that cannot be read", ALLOWED)
+    if not before:
+        called = e.value(node.func)
+        function = called.value if isinstance(called, Static) else None
+        function = getattr(function, "py_func", function)
+    scalar_name = next((n for n, known in FUNCTIONS if any(function is one for one in known)), None)
+    if any(k.arg is None for k in node.keywords):
+        e.refuse(node, f"{ast.unparse(node)}: arguments by **", "plain arguments")
+    if function is None:
+        return e.unread(node.func, node)
+    if function in (np.finfo, np.iinfo):
+        return _limits(e, node, function)
+    inlines = isinstance(function, FunctionType | LocalFunction) and e.calls(function) is None
+    if not inlines and e.calls(function) is None and scalar_name is None:
+        return e.unread(node.func, node)
+    args = [*before, *(value for arg in node.args for value in e.parts(arg))]
+    named = {str(word.arg): e.value(word.value) for word in node.keywords}
+    if inlines:
+        return e.inlined(e, node, function, args, named)
+    plain = [value for value in args if isinstance(value, Scalar) and not is_complex(value.dtype)]
+    if scalar_name is not None and len(plain) == len(args) and not named:
+        return _scalar_call(e, node, scalar_name, plain)
+    call = e.calls(function)
+    if call is None:
+        e.refuse(node, f"{ast.unparse(node.func)} of arrays", ALLOWED)
+    e.program.hint = hint
+    return call(e, node, args, named, into)
+
+
+def _limits(e: Evaluator, node: ast.Call, function: Any) -> Value:
+    """np.finfo(type), np.iinfo(type)."""
+    values = [e.value(arg) for arg in node.args]
+    known = values[0].value if len(values) == 1 and isinstance(values[0], Static) else None
+    try:
+        return Static(function(known))
+    except (TypeError, ValueError):
+        e.refuse(node, f"{ast.unparse(node)} of what is no type", "np.finfo(np.float64), np.finfo(x.dtype)")
+
+
+def _scalar_call(e: Evaluator, node: ast.Call, called: str, args: list[Scalar]) -> Scalar:
+    """A function of numbers, which the reader of single elements knows."""
+    types = [arg.dtype for arg in args]
+    if called in ITEMSIZE:
+        dtype = called
+    elif called in ("max", "min", "abs", "pow", "floor", "ceil", "floor_divide", "remainder"):
+        dtype = common_type(types)
+    elif called == "where":
+        dtype = common_type(types[1:])
+    elif called in ("len", "range"):
+        dtype = "integer"
+    else:
+        dtype = real_type(common_type(types)) if types else "fraction"  # type: ignore[arg-type]
+    nodes = [arg.node for arg in args]
+    function = node.func if e.frame.is_first or called not in CALLED else e.program.function(called)
+    if called in ("pow", "where") and not e.frame.is_first:
+        made: ast.expr = (
+            ast.BinOp(nodes[0], ast.Pow(), nodes[1])
+            if called == "pow"
+            else ast.IfExp(as_test(nodes[0], types[0]), nodes[1], nodes[2])
+        )
+        return Scalar(ast.copy_location(made, node), dtype)
+    return Scalar(rebuilt(node, func=function, args=nodes), dtype)

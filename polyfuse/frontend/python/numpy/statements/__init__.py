@@ -1,0 +1,1 @@
+"""Lowers statements on arrays to statements on elements."""
