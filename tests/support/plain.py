@@ -240,20 +240,20 @@ def plain_first_values(
 
 
 def plain_transposed(
-    rows: int, columns: int, tile: Array, y: Array, y_at: tuple[int, ...], y_column: int
+    rows: int, columns: int, tile: Array, y: Array, y_at: tuple[int, ...], y_column: int, step: int = 1
 ) -> None:
     """A tile's rows along the last axis of y, element by element."""
     for r, c in np.ndindex(rows, columns):
-        at = [index + (c if axis == y_column else 0) for axis, index in enumerate(y_at)]
+        at = [index + (step * c if axis == y_column else 0) for axis, index in enumerate(y_at)]
         y[(*at[:-1], at[-1] + r)] = tile[r, c]
 
 
 def plain_transposed_load(
-    rows: int, columns: int, tile: Array, x: Array, x_at: tuple[int, ...], x_column: int
+    rows: int, columns: int, tile: Array, x: Array, x_at: tuple[int, ...], x_column: int, step: int = 1
 ) -> None:
     """A tile from rows along the last axis of x, element by element."""
     for r, c in np.ndindex(rows, columns):
-        at = [index + (c if axis == x_column else 0) for axis, index in enumerate(x_at)]
+        at = [index + (step * c if axis == x_column else 0) for axis, index in enumerate(x_at)]
         tile[r, c] = x[(*at[:-1], at[-1] + r)]
 
 

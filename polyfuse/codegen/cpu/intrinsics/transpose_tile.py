@@ -5,7 +5,8 @@
     store_transposed(14, 32, out_tile, out, (i, 0, k, 14 * l), 1)
     ->  out[i, c, k, 14 * l + r] = out_tile[r, c]                    vectors along r
 
-and one that is loaded so: load_transposed(14, 32, x_tile, …) for x_tile[r, c] = x[i, c, k, 14 * l + r].
+and one that is loaded so: load_transposed(14, 32, x_tile, …) for x_tile[r, c] = x[i, c, k, 14 * l + r]. A last argument
+2 stores every second of the columns' axis: out[i, 2 * c, k, 14 * l + r] = out_tile[r, c].
 
 Squares of as many rows as a vector has lanes are transposed in registers, one instruction for each vector and power of
 two: with squares of 4, rows two apart exchange halves, then neighbours exchange every second number.
@@ -58,12 +59,14 @@ def store_transposed(
     y: Any,
     y_index: Any,
     y_column_axis: Any,
+    y_column_step: Any = None,
 ) -> Any:
     """Store the first `rows` and `columns` of a tile in y, from its element at `y_index` on.
 
-    Columns lie along `y_column_axis`, rows along y's last axis. `rows`, `columns` and the axis are literals.
+    Columns lie `y_column_step` elements apart along `y_column_axis`, one where it is not given, and rows along y's last
+    axis. All numbers but the index are literals.
     """
-    return _moved(_store, rows, columns, tile, y, y_index, y_column_axis)
+    return _moved(_store, rows, columns, tile, y, y_index, y_column_axis, y_column_step)
 
 
 def _store(stored: Tile, held: Operand, places: list[Any], rows: int) -> None:
@@ -91,25 +94,32 @@ def load_transposed(
     x: Any,
     x_index: Any,
     x_column_axis: Any,
+    x_column_step: Any = None,
 ) -> Any:
     """Load the first `rows` and `columns` of a tile from x, whose axes are those of `store_transposed`'s y."""
-    return _moved(_load, rows, columns, tile, x, x_index, x_column_axis)
+    return _moved(_load, rows, columns, tile, x, x_index, x_column_axis, x_column_step)
 
 
-def _moved(move: Move, rows: Any, columns: Any, tile: Any, other: Any, index: Any, axis: Any) -> Any:
+def _moved(
+    move: Move, rows: Any, columns: Any, tile: Any, other: Any, index: Any, axis: Any, step: Any
+) -> Any:
     """The operation that moves a tile to or from another array, with columns along one of its axes."""
-    if not are_literals(rows, columns, axis):
+    stepped = () if step is None else (step,)
+    if not are_literals(rows, columns, axis, *stepped):
         return None
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
         kinds = signature.args
         shape = _tile(builder, kinds[3].dtype, columns.literal_value, rows.literal_value)
         held, far = (Operand(context, builder, kinds[p], args[p]) for p in (2, 3))
-        places = shape.addresses(far.at(kinds[4], args[4]), far.strides[axis.literal_value])
+        stride = far.strides[axis.literal_value]
+        if stepped:
+            stride = builder.mul(stride, ir.Constant(stride.type, step.literal_value))
+        places = shape.addresses(far.at(kinds[4], args[4]), stride)
         move(shape, held, places, rows.literal_value)
         return context.get_dummy_value()
 
-    return types.void(rows, columns, tile, other, index, axis), code
+    return types.void(rows, columns, tile, other, index, axis, types.none if step is None else step), code
 
 
 def _load(loaded: Tile, held: Operand, places: list[Any], rows: int) -> None:

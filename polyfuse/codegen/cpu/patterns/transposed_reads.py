@@ -13,10 +13,16 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from polyfuse.codegen.cpu.patterns.transposed_stores import TILE_LIKE, lies_across, loops_of, width_of
+from polyfuse.codegen.cpu.patterns.transposed_stores import (
+    TILE_LIKE,
+    column_axis,
+    lies_across,
+    loops_of,
+    width_of,
+)
 from polyfuse.codegen.looptree.index import binary, mentions
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Store
-from polyfuse.codegen.looptree.product import axis, corner
+from polyfuse.codegen.looptree.product import corner
 
 LOAD_TRANSPOSED = "load_transposed"
 
@@ -62,7 +68,7 @@ def transposed_reads(rows: For, unused: Callable[[str], str]) -> Transposed | No
         high, wide, width = size
         name = unused(f"{read.array}_tile" if len(across) == 1 else f"{read.array}_tile{len(copies)}")
         copies[text] = Element(name, here, read.dtype)
-        place = f"{read.array}, {ast.unparse(corner(read, first))}, {axis(read, columns)}"
+        place = f"{read.array}, {ast.unparse(corner(read, first))}, {column_axis(read, columns)}"
         before.append(f"{name} = {TILE_LIKE}({read.array}, {high}, {width})")
         before.append(f"{LOAD_TRANSPOSED}({high}, {wide}, {name}, {place})")
     if not copies:

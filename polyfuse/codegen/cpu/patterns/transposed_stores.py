@@ -63,7 +63,7 @@ def transposed_store(rows: For, unused: Callable[[str], str]) -> Transposed | No
     here = tuple(binary(ast.Sub(), ast.Name(loop.variable), loop.low) for loop in (rows, columns))
     kept = Element(name, here, target.dtype)
     first = {loop.variable: loop.low for loop in (rows, columns)}
-    place = f"{target.array}, {ast.unparse(corner(target, first))}, {axis(target, columns)}"
+    place = f"{target.array}, {ast.unparse(corner(target, first))}, {column_axis(target, columns)}"
     inner = replace(columns, body=Block(tuple(_in_tile(one, target.array, kept) for one in stores)))
     return Transposed(
         f"{name} = {TILE_LIKE}({target.array}, {high}, {width})",
@@ -172,6 +172,16 @@ def lies_across(element: Element, rows: For, columns: For) -> bool:
     if last < 1 or element.dtype not in ("float32", "float64", "int32", "int64"):
         return False
     return _one_each(element, rows, columns) and axis(element, rows) == last
+
+
+def column_axis(element: Element, columns: For) -> str:
+    """The axis that an element goes along with the columns, and by how many elements if not by one, as arguments.
+
+    out[i, c, k, r] -> "1";  out[i, 2*c + 1, k, r] -> "1, 2"
+    """
+    moved = movement(element, columns) or ()
+    ((at, by),) = ((at, by) for at, by in enumerate(moved) if by)
+    return str(at) if by == 1 else f"{at}, {by}"
 
 
 def width_of(rows: For, columns: For, dtype: str) -> tuple[int, int, int] | None:

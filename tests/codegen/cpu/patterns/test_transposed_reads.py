@@ -40,6 +40,21 @@ def test_the_operation_and_its_plain_form_are_the_transpose(shape: tuple[int, in
         np.testing.assert_array_equal(y, x[1, :, 2:].T)
 
 
+def test_a_read_of_every_second_column_is_the_transpose_too() -> None:
+    x = np.random.default_rng(3).standard_normal((3, 18, 7)).astype("float32")
+    text = SOURCE.format(rows=5, columns=9, width=16).replace(", 1)", ", 1, 2)")
+    operations = {"tile_like": tile_like, "load_transposed": load_transposed}
+    for space, wrapped in ((plain_names(0), lambda f: f), (operations, numba.njit)):
+        exec(text, space)
+        y = np.zeros((5, 9), "float32")
+        wrapped(space["moved"])(x, y)
+        np.testing.assert_array_equal(y, x[1, ::2, 2:].T)
+    read = copy(element("y", "r", "c"), element("x", "2 * c", "r"))
+    found = transposed_reads(loops(read), lambda name: name)
+    assert found is not None
+    assert found.before[1] == "load_transposed(14, 32, x_tile, x, (0, 0), 0, 2)"
+
+
 def element(array: str, *subscripts: str, dtype: str = "float32") -> Element:
     return Element(array, tuple(ast.parse(one, mode="eval").body for one in subscripts), dtype)
 

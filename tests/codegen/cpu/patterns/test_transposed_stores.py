@@ -88,6 +88,23 @@ def moved(x, y):
 """
 
 
+def test_a_store_to_every_second_column_is_the_transpose_too() -> None:
+    """The channels of two branches that a shuffle mixes lie so."""
+    x = np.random.default_rng(3).standard_normal((5, 9)).astype("float32")
+    text = SOURCE.format(rows=5, columns=9, width=16).replace(", 1)", ", 1, 2)")
+    expected = np.full((3, 19, 10), 7, "float32")
+    expected[1, :18:2, 2:7] = x.T
+    operations = {"tile_like": tile_like, "store_transposed": store_transposed}
+    for space, wrapped in ((plain_names(0), lambda f: f), (operations, numba.njit)):
+        exec(text, space)
+        y = np.full(expected.shape, 7, "float32")
+        wrapped(space["moved"])(x, y)
+        np.testing.assert_array_equal(y, expected)
+    found = transposed_store(loops(copy(element("out", "2 * c + 1", "r"), SUMS)), lambda name: name)
+    assert found is not None
+    assert found.after == "store_transposed(14, 32, out_tile, out, (1, 0), 0, 2)"
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
 @pytest.mark.parametrize("shape", [(4, 4), (5, 33), (8, 7), (14, 32), (16, 16), (19, 20)])
 def test_the_operation_and_its_plain_form_are_the_transpose(shape: tuple[int, int], dtype: str) -> None:
