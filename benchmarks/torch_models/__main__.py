@@ -1,12 +1,14 @@
 """Models of torch through torch.compile: what of each runs in polyfuse, how far off it is, and how long it compiles.
 
     python -m benchmarks.torch_models [NAME …] [--size 64] [--layers N] [--freeze] [--coverage] [--limit 150]
+    python -m benchmarks.torch_models [NAME …] --peers eager,inductor,onnxruntime --threads 2
     python -m benchmarks.torch_models --table FILE
 
-Each model has a process of its own, which may take a number of seconds of a processor. `--rows FILE` appends its row to
-a file, as a line of JSON; `--table FILE` prints these. `--coverage` divides graphs and imports regions, and compiles
-nothing. Weights are random. The error is the largest difference to torch in float64, over the largest element. Models
-of torchvision and transformers are skipped where these are not installed.
+Each model has two processes of its own: one compiles it with an empty cache, one with what that one kept, and times it
+beside other sides. Each may take a number of seconds of a processor. `--rows FILE` appends its row to a file, as a line
+of JSON; `--table FILE` prints these. `--coverage` divides graphs and imports regions, and compiles nothing. Weights are
+random. The error is the largest difference to torch in float64, over the largest element. Models of torchvision and
+transformers are skipped where these are not installed.
 """
 
 from __future__ import annotations
@@ -14,26 +16,34 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.fresh import with_threads
 from benchmarks.torch_models.cases import NAMES, Skipped
-from benchmarks.torch_models.measured import rows
+from benchmarks.torch_models.measured import cold, warm
+from benchmarks.torch_models.peers import PEERS
 
 BOUND = 1e-4
 """An error is right up to this, or up to four times that of torch's own float32."""
 
 
-def alone(name: str, size: int, layers: int | None, freeze: bool, whole: bool, limit: float) -> None:
+def alone(name: str, args: argparse.Namespace) -> None:
     """Print what is found about a model as lines of JSON; end the process after so many seconds of a processor."""
-    threading.Thread(target=_stop_after, args=(limit,), daemon=True).start()
+    threading.Thread(target=_stop_after, args=(args.limit,), daemon=True).start()
     try:
-        for part in rows(name, size, layers, freeze, whole):
+        if args.alone == "warm":
+            parts = warm(name, args.size, args.layers, args.freeze, args.peers)
+        else:
+            parts = cold(name, args.size, args.layers, args.freeze, not args.coverage)
+        for part in parts:
             print(json.dumps(part), flush=True)
     except Skipped as reason:
         print(json.dumps({"model": name, "skipped": str(reason)}), flush=True)
@@ -46,38 +56,43 @@ def _stop_after(limit: float) -> None:
     os._exit(0)
 
 
-def measured(name: str, options: Sequence[str]) -> dict[str, Any]:
-    """The row of a model, from a process of its own with one thread."""
-    command = [sys.executable, "-m", "benchmarks.torch_models", "--alone", name, *options]
-    threads = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-    found = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **threads},
-        check=False,
-    )
-    row: dict[str, Any] = {"model": name}
-    for line in found.stdout.splitlines():
-        if line.startswith("{"):
-            row |= json.loads(line)
-    if found.returncode:
-        row["failed"] = (found.stderr.strip().splitlines() or [f"ended with {found.returncode}"])[-1]
+def measured(name: str, options: Sequence[str], threads: int, timed: bool) -> dict[str, Any]:
+    """The row of a model, from processes of its own."""
+    row: dict[str, Any] = {"model": name, "threads": threads}
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**with_threads(threads), "POLYFUSE_CACHE": cache}
+        for kind in ("cold", "warm") if timed else ("cold",):
+            command = [sys.executable, "-m", "benchmarks.torch_models", "--alone", kind, name, *options]
+            found = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+            for line in found.stdout.splitlines():
+                if line.startswith("{"):
+                    row |= json.loads(line)
+            if found.returncode:
+                row["failed"] = _reason(found.stderr) or f"ended with {found.returncode}"
+            if {"failed", "skipped"} & row.keys():
+                break
     return row
+
+
+def _reason(stderr: str) -> str:
+    """The last line that names an error, or the last line: torch says behind an error how to see more."""
+    lines = stderr.strip().splitlines()
+    return next((line for line in reversed(lines) if "Error" in line), lines[-1] if lines else "")
 
 
 def table(every: Iterable[dict[str, Any]]) -> list[str]:
     """Lines of a table of rows; what is wrong or failed is said in the last column."""
     lines = [
         "| model | nodes | computed once | left to torch | MFLOP | % in polyfuse | regions | kernels | error "
-        "| error of torch | compile, CPU s | ms | eager, ms | notes |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| error of torch | compile, CPU s | cached, CPU s | peak, MiB | ms | eager | inductor | onnxruntime "
+        "| best over ours | notes |",
+        "|" + "---|" * 19,
     ]
     for row in every:
         if "skipped" in row:
-            lines.append(f"| {row['model']} | skipped: {row['skipped']} |" + " |" * 12)
+            lines.append(f"| {row['model']} | skipped: {row['skipped']} |" + " |" * 17)
             continue
-        share = row.get("share")
+        share, best = row.get("share"), ratio(row)
         cells = [
             row["model"] + (f", {row['layers']} layers" if row.get("layers") else ""),
             row.get("nodes", ""),
@@ -89,11 +104,33 @@ def table(every: Iterable[dict[str, Any]]) -> list[str]:
             row.get("kernels", ""),
             *(f"{row[key]:.1e}" if key in row else "" for key in ("error", "error of torch")),
             f"{row['compile CPU s']:.0f}" if "compile CPU s" in row else "",
-            *(f"{row[key]:.2f}" if key in row else "" for key in ("ms", "eager ms")),
+            f"{row['cached CPU s']:.1f}" if "cached CPU s" in row else "",
+            f"{row['peak MiB']:.0f}" if "peak MiB" in row else "",
+            *(f"{row[key]:.2f}" if key in row else "" for key in ("ms", *(f"{one} ms" for one in PEERS))),
+            "" if best is None else f"{best:.2f}",
             "; ".join(notes(row)),
         ]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return lines
+
+
+def ratio(row: dict[str, Any]) -> float | None:
+    """The time of the fastest other side over ours."""
+    found = [row[f"{one} ms"] for one in PEERS if f"{one} ms" in row]
+    return min(found) / row["ms"] if found and "ms" in row else None
+
+
+def summary(every: Iterable[dict[str, Any]]) -> str:
+    """How many rows are right and not slower than the best side, and the geometric mean."""
+    kept = list(every)
+    ratios = [one for one in map(ratio, kept) if one is not None]
+    right = sum("error" in row and not notes(row) for row in kept)
+    if not ratios:
+        return f"{right} of {len(kept)} right"
+    mean = f"geometric mean {statistics.geometric_mean(ratios):.2f}, worst {min(ratios):.2f}"
+    return (
+        f"{right} of {len(kept)} right; {sum(one >= 1 for one in ratios)} of {len(ratios)} at least 1; {mean}"
+    )
 
 
 def notes(row: dict[str, Any]) -> list[str]:
@@ -121,30 +158,44 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--limit", type=float, default=150, help="seconds of a processor for each model")
     parser.add_argument("--rows", type=Path, help="a file to which rows are appended")
     parser.add_argument("--table", type=Path, help="a file of rows to print; of each model, the last")
-    parser.add_argument("--alone", action="store_true", help="in this process, as lines of JSON")
+    parser.add_argument("--peers", type=_peers, default=["eager"], help=f"some of {', '.join(PEERS)}")
+    parser.add_argument("--threads", type=int, default=1, help="threads of every side")
+    parser.add_argument("--alone", choices=("cold", "warm"), help="in this process, as lines of JSON")
     args = parser.parse_args(given)
     if args.table is not None:
         every = [json.loads(line) for line in args.table.read_text("utf-8").splitlines()]
-        print("\n".join(table({row["model"]: row for row in every}.values())))
+        last = {(row["model"], row.get("threads", 1)): row for row in every}.values()
+        print("\n".join(table(last)))
+        print(summary(last))
         return
     if args.alone:
         for name in args.names:
-            alone(name, args.size, args.layers, args.freeze, not args.coverage, args.limit)
+            alone(name, args)
         return
     options = [
         "--size",
         str(args.size),
         "--limit",
         str(args.limit),
+        "--peers",
+        ",".join(args.peers),
         *(["--layers", str(args.layers)] if args.layers else []),
     ]
     options += [flag for flag, on in (("--freeze", args.freeze), ("--coverage", args.coverage)) if on]
     for name in args.names:
-        row = measured(name, options)
+        row = measured(name, options, args.threads, not args.coverage)
         if args.rows is not None:
             with args.rows.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
         print(json.dumps(row), flush=True)
+
+
+def _peers(given: str) -> list[str]:
+    names = [name for name in given.split(",") if name]
+    for name in names:
+        if name not in PEERS:
+            raise argparse.ArgumentTypeError(f"no side {name!r}; there are {', '.join(PEERS)}")
+    return names
 
 
 if __name__ == "__main__":

@@ -1,11 +1,15 @@
-"""One model measured: what of it runs in polyfuse, how far off it is, how long it compiles and takes."""
+"""One model measured: what of it runs in polyfuse, how far off it is, how long it compiles and takes.
+
+cold: in a process whose cache is empty: coverage, the compile, the memory it takes, the error
+warm: in another one: the compile that finds its kernels in the cache, and times in turns with other sides
+"""
 
 from __future__ import annotations
 
 import os
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +17,7 @@ import torch
 
 from benchmarks.torch_models.cases import case
 from benchmarks.torch_models.coverage import coverage
+from benchmarks.torch_models.peers import peers
 from benchmarks.torch_models.written import Case
 from polyfuse.torch import backend
 from polyfuse.torch.record import Record
@@ -22,10 +27,9 @@ Row = dict[str, Any]
 TURNS = 10
 
 
-def rows(name: str, size: int, layers: int | None, freeze: bool, whole: bool) -> Iterator[Row]:
+def cold(name: str, size: int, layers: int | None, freeze: bool, whole: bool) -> Iterator[Row]:
     """Yield a model's row after each measurement, so that a process stopped by its limit has printed a part of it."""
-    torch._dynamo.config.allow_rnn = True
-    made = case(name, size, layers)
+    made = _case(name, size, layers)
     with torch.no_grad():
         counted = coverage(made)
         yield {
@@ -42,18 +46,45 @@ def rows(name: str, size: int, layers: int | None, freeze: bool, whole: bool) ->
             "share": counted.share,
         }
         if whole:
-            yield from _measured(made, freeze, counted.region_flops, counted.flops)
+            yield from _cold(made, freeze, counted.region_flops, counted.flops)
 
 
-def _measured(made: Case, freeze: bool, flops: dict[tuple[int, str], int], every: int) -> Iterator[Row]:
-    model, args, named = made.model, made.args, made.named
+def warm(name: str, size: int, layers: int | None, freeze: bool, others: Sequence[str]) -> Iterator[Row]:
+    """Yield what a process finds that compiles a model again, and then times it beside others."""
+    made = _case(name, size, layers)
+    with torch.no_grad():
+        since, (_, fast, _) = _processor_time(), _compiled(made, freeze)
+        yield {"cached CPU s": _processor_time() - since}
+        calls = {"ms": fast}
+        for side, call, seconds in peers(made, others):
+            if isinstance(call, str):
+                yield {f"no {side}": call}
+                continue
+            yield {f"{side} compile s": seconds}
+            calls[f"{side} ms"] = call
+        yield {side: seconds * 1e3 for side, seconds in _shortest(calls).items()}
+
+
+def _case(name: str, size: int, layers: int | None) -> Case:
+    torch._dynamo.config.allow_rnn = True
+    return case(name, size, layers)
+
+
+def _compiled(made: Case, freeze: bool) -> tuple[Record, Callable[[], Any], tuple[torch.Tensor, ...]]:
+    """What becomes of a model's graphs, a call, and the results of the first one."""
     record = Record()
-    fast = torch.compile(
-        model, backend=partial(backend, record=record), options={"freeze": True} if freeze else {}
-    )
+    options = {"freeze": True} if freeze else {}
+    fast = torch.compile(made.model, backend=partial(backend, record=record), options=options)
+    call = partial(fast, *made.args, **made.named)
+    return record, call, _tensors(call())
+
+
+def _cold(made: Case, freeze: bool, flops: dict[tuple[int, str], int], every: int) -> Iterator[Row]:
+    model, args, named = made.model, made.args, made.named
     plain = _tensors(model(*args, **named))
+    before = _memory()
     started, since = _processor_time(), time.perf_counter()
-    ours = _tensors(fast(*args, **named))
+    record, _, ours = _compiled(made, freeze)
     yield {"compile CPU s": _processor_time() - started, "compile s": time.perf_counter() - since}
     failed = {
         (number, region.name): reason
@@ -68,13 +99,17 @@ def _measured(made: Case, freeze: bool, flops: dict[tuple[int, str], int], every
         "in eager": list(failed.values()),
         "share": inside / every if every else None,
         "kernels": sum(len(one.kernels) for region in regions for one in region.compiled),
-        "peak MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "MiB before": before,
+        "peak MiB": _memory(),
     }
-    both = {"ms": partial(fast, *args, **named), "eager ms": partial(model, *args, **named)}
-    yield {name: seconds * 1e3 for name, seconds in _shortest(both).items()}
     double = {key: _double(value) for key, value in named.items()}
     exact = _tensors(model.double()(*map(_double, args), **double))
     yield {"error": _error(ours, exact), "error of torch": _error(plain, exact)}
+
+
+def _memory() -> float:
+    """The most memory that this process had so far, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _tensors(found: Any) -> tuple[torch.Tensor, ...]:
@@ -98,11 +133,12 @@ def _processor_time() -> float:
 
 
 def _shortest(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """The shortest of several calls of each in turns, in seconds of the processor."""
+    """The shortest of several calls of each in turns, in seconds: of the processor where one thread runs them."""
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     found: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(TURNS):
         for name, call in calls.items():
-            started = time.process_time()
+            started = clock()
             call()
-            found[name].append(time.process_time() - started)
+            found[name].append(clock() - started)
     return {name: min(every) for name, every in found.items()}
