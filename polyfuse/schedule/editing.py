@@ -3,7 +3,7 @@
     s.save("mlp.json"); pf.Schedule.load("mlp.json", nest)      the same schedule in another process
     s.replay(nest)                                              the same steps on another nest
     s.with_step(3, size=8)                                      one step changed, the steps behind it again
-    s.without(3)                                                one step left out
+    s.without(3)                                                one step left out, with what needs it
 
 Every step is proven again where it is repeated, so that a file, or an edit, makes no schedule that verbs could not.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Self, TypeVar
@@ -124,7 +125,7 @@ class Edited(Proven, Viewed):
             IllegalRewrite: if a rewrite does not fit.
         """
         nest = nest_given("replay", nest)
-        return _taken(type(self)(nest), self.steps, 0, lambda number, step: f"step {number}, {step},")
+        return _taken(type(self)(nest), self.steps, 0, _numbered)
 
     def with_step(self, number: int, **changes: object) -> Self:
         """Change one step's arguments and take the steps behind it again.
@@ -147,32 +148,46 @@ class Edited(Proven, Viewed):
         step = _changed(self.steps[at], changes, type(self))
         return self._edited(at, (step,), f"step {at} as {step}")
 
-    def without(self, number: int) -> Self:
-        """Leave one step out and take the steps behind it again.
+    def without(self, *numbers: int) -> Self:
+        """Leave steps out, with the steps behind them that do not fit without them, and take the others again.
+
+        split('S', 'j', 8), vectorize('S', 'j_in'), bind('S', i='cores')  --without(0)-->  bind('S', i='cores')
+
+        A step does not fit any more if it names a loop or a statement that was made by one that is left out, or has
+        nothing to do. `diff` lists what has gone.
 
         Args:
-            number: The step's position in `steps`, as for `with_step`.
+            *numbers: The steps' positions in `steps`, as for `with_step`.
 
         Returns:
             The new schedule.
 
         Raises:
-            IllegalSchedule: if a step behind it breaks a dependence; the message names both.
-            InvalidSchedule: if a step does not fit any more.
+            IllegalSchedule: if a step behind them fits, but breaks a dependence; the message names both, and the call
+                that leaves out both.
+            InvalidSchedule: if there is no such step.
         """
-        at = self._position("without", number)
-        return self._edited(at, (), f"without step {at}, {self.steps[at]}")
+        left = sorted({self._position("without", number) for number in numbers})
+        if not left:
+            return self
+        edit = f"without {', '.join(f'step {at}, {self.steps[at]}' for at in left)}"
+        schedule = _taken(type(self)(self.given), self.steps[: left[0]], 0, _numbered)
+        for number, step in enumerate(self.steps):
+            if number < left[0] or number in left:
+                continue
+            try:
+                schedule = _taken(schedule, (step,), number, partial(_behind, edit), may_go=lambda step: True)
+            except IllegalSchedule as refused:
+                both = f"without({', '.join(map(str, sorted([*left, number])))})"
+                remedy = f"{refused.violation.remedy}, or leave this step out too: {both}"
+                raise IllegalSchedule(replace(refused.violation, remedy=remedy)) from refused
+        return schedule
 
     def _edited(self, at: int, steps: tuple[Step, ...], edit: str) -> Self:
         """The schedule with other steps in place of one."""
-        start = _taken(
-            type(self)(self.given), self.steps[:at], 0, lambda number, step: f"step {number}, {step},"
-        )
+        start = _taken(type(self)(self.given), self.steps[:at], 0, _numbered)
         done = _taken(start, steps, at, lambda number, step: edit)
-        every = self.steps[at + 1 :]
-        return _taken(
-            done, every, at + 1, lambda number, step: f"{edit}: step {number}, {step},", lenient=True
-        )
+        return _taken(done, self.steps[at + 1 :], at + 1, partial(_behind, edit), may_go=_only_gives_form)
 
     def _position(self, method: str, number: int) -> int:
         count = len(self.steps)
@@ -234,10 +249,29 @@ class Edited(Proven, Viewed):
         return _taken(cls(nest), steps, 0, lambda number, step: f"{path}: step {number}, {step},")
 
 
+def _numbered(number: int, step: Step) -> str:
+    return f"step {number}, {step},"
+
+
+def _behind(edit: str, number: int, step: Step) -> str:
+    return f"{edit}: {_numbered(number, step)}"
+
+
+def _only_gives_form(step: Step) -> bool:
+    return step.verb in FORMS_CODE
+
+
 def _taken(
-    schedule: E, steps: Sequence[Step], first: int, said: Callable[[int, Step], str], lenient: bool = False
+    schedule: E,
+    steps: Sequence[Step],
+    first: int,
+    said: Callable[[int, Step], str],
+    may_go: Callable[[Step], bool] = lambda step: False,
 ) -> E:
-    """The schedule after steps, which begin with number `first`; `said` is how an error names one."""
+    """The schedule after steps, which begin with number `first`; `said` is how an error names one.
+
+    A step that does not fit is left out if it may go.
+    """
     for number, step in enumerate(steps, first):
         try:
             schedule = getattr(schedule, step.verb)(*step.args, **dict(step.options))
@@ -247,7 +281,7 @@ def _taken(
         except IllegalRewrite as refused:
             raise IllegalRewrite(replace(refused.refusal, rewrite=said(number, step))) from refused
         except (PolyfuseError, TypeError, ValueError, AttributeError) as error:
-            if lenient and step.verb in FORMS_CODE and isinstance(error, InvalidSchedule):
+            if isinstance(error, InvalidSchedule) and may_go(step):
                 continue
             raise InvalidSchedule(f"{said(number, step)} does not fit: {error}") from error
     return schedule

@@ -41,12 +41,22 @@ def test_a_step_for_partial_tiles_goes_with_them(nest: pf.Nest) -> None:
 def test_an_edit_that_breaks_a_later_step_is_named(nest: pf.Nest) -> None:
     with pytest.raises(InvalidSchedule, match="has no argument 'size'; separate takes statement, loop"):
         tiled(nest).with_step(2, size=4)
-    s = pf.Schedule(nest).tile("mac0", i=8).tile("mac0", i_in=5).separate("mac0", "i_in")
-    named = r"without step 0, tile\('mac0', i=8\): step 1, tile\('mac0', i_in=5\), does not fit"
+    s = pf.Schedule(nest).split("mac0", "i", 8).bind("mac0", i_in="cores")
+    named = r"step 0 as split\('mac0', 'j', 8\): step 1, bind\('mac0', i_in='cores'\), does not fit"
     with pytest.raises(InvalidSchedule, match=named):
-        s.without(0)
+        s.with_step(0, loop="j")
     with pytest.raises(InvalidSchedule, match=r"without\(9\): the schedule has 4 steps, numbered from 0"):
         tiled(nest).without(9)
+
+
+def test_steps_go_with_the_one_that_made_their_loops_or_statements(nest: pf.Nest) -> None:
+    s = pf.Schedule(nest).tile("mac0", i=8).tile("mac0", i_in=4).separate("mac0", "i_in")
+    s = s.fuse("bias0", "relu0", at="j").pack("w0", "mac0", panel=(1, 20)).vectorize("pack_w0", "e1")
+    verbs = [step.verb for step in s.without(0).steps]
+    assert verbs == ["fuse", "pack", "vectorize"]
+    assert [step.verb for step in s.without(4).steps] == ["tile", "tile", "separate", "fuse"]
+    assert s.without(0, -1).steps == s.without(0).without(-1).steps
+    assert s.without() is s
 
 
 def test_an_edit_that_breaks_a_dependence_is_named(nest: pf.Nest) -> None:
@@ -57,6 +67,8 @@ def test_an_edit_that_breaks_a_dependence_is_named(nest: pf.Nest) -> None:
     ) as no:
         s.without(0)
     assert no.value.violation.statements == ("bias0", "relu0")
+    assert no.value.violation.remedy.endswith(", or leave this step out too: without(0, 1)")
+    assert [step.verb for step in s.without(0, 1).steps] == ["bind"]
 
 
 def test_steps_are_repeated_on_another_nest(nest: pf.Nest) -> None:
