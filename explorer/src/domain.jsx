@@ -4,7 +4,7 @@ import { dark, light } from "./light.js";
 import { instance, KINDS } from "./model.js";
 
 const CELL = 20;
-const MARGIN = { left: 44, right: 16, top: 30, bottom: 34 };
+const MARGIN = { left: 52, right: 16, top: 30, bottom: 34 };
 
 const key = (statement, point) => `${statement}:${point.join(",")}`;
 
@@ -15,12 +15,18 @@ function plane(window, dims, chosen) {
   return { axes, held };
 }
 
+// The instances of one statement. Most steps leave its tiles as they were, and then nothing of it is drawn anew.
 function Facet({ model, facet, step, at, move, say }) {
-  const { statement, window, view, left } = facet;
+  const tiles = facet.own ? model.tiles(step, facet.statement) : null;
+  const here = at?.statement === facet.statement ? at : null;
+  return useMemo(() => instances(model, facet, tiles, here, move, say), [model, facet, tiles, here]);
+}
+
+function instances(model, facet, tiles, at, move, say) {
+  const { statement, view, left } = facet;
   const about = model.data.statements[statement];
   const { axes } = view;
   const [x, y] = facet.scales;
-  const tiles = facet.own ? model.tiles(step, statement) : null;
   const shown = facet.points;
   const cells = tiles ? shown.map(([p, n]) => [p, tiles.of[n]]) : [];
   const first = new Map();
@@ -51,7 +57,7 @@ function Facet({ model, facet, step, at, move, say }) {
     const by = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowUp: [1, 1], ArrowDown: [1, -1] }[event.key];
     if (!by || !shown.length) return;
     event.preventDefault();
-    const now = at && at.statement === statement ? at.point : null;
+    const now = at ? at.point : null;
     let next = shown[0][0];
     if (now && axes[by[0]] !== undefined) {
       const wanted = [...now];
@@ -61,7 +67,6 @@ function Facet({ model, facet, step, at, move, say }) {
     move({ statement, point: next });
     over(next);
   };
-  const ticks = (scale) => scale.ticks(Math.min(8, Math.abs(scale.domain()[1] - scale.domain()[0]))).filter(Number.isInteger);
   const heldText = about.dims.map((name, d) => (axes.includes(d) ? null : `${name} = ${view.held[d]}`)).filter(Boolean);
   return (
     <g
@@ -93,31 +98,10 @@ function Facet({ model, facet, step, at, move, say }) {
           {n}
         </text>
       ))}
-      <g class="axis">
-        {ticks(x).map((v) => (
-          <text key={v} x={x(v)} y={facet.height - 18} text-anchor="middle">
-            {v}
-          </text>
-        ))}
-        <text x={(x.range()[0] + x.range()[1]) / 2} y={facet.height - 4} text-anchor="middle" class="axis-name">
-          {about.dims[axes[0]] ?? ""}
-        </text>
-        {axes.length > 1 &&
-          ticks(y).map((v) => (
-            <text key={v} x={MARGIN.left - 16} y={y(v) + 4} text-anchor="end">
-              {v}
-            </text>
-          ))}
-        {axes.length > 1 && (
-          <text x={10} y={(y.range()[0] + y.range()[1]) / 2 + 4} text-anchor="middle" class="axis-name">
-            {about.dims[axes[1]]}
-          </text>
-        )}
-      </g>
       {shown.map(([p]) => (
         <circle
           key={p.join()}
-          class={`point${at && at.statement === statement && at.point.join() === p.join() ? " chosen" : ""}`}
+          class={`point${at && at.point.join() === p.join() ? " chosen" : ""}`}
           data-point={key(statement, p)}
           cx={x(p[axes[0]] ?? 0)}
           cy={y(axes.length > 1 ? p[axes[1]] : 0)}
@@ -127,6 +111,38 @@ function Facet({ model, facet, step, at, move, say }) {
           onClick={() => move({ statement, point: p })}
         />
       ))}
+    </g>
+  );
+}
+
+// The axes of a facet. They are drawn above the arrows, which would cross them out.
+function Axes({ model, facet }) {
+  const { view, left } = facet;
+  const { axes } = view;
+  const [x, y] = facet.scales;
+  const about = model.data.statements[facet.statement];
+  const ticks = (scale) => scale.ticks(Math.min(8, Math.abs(scale.domain()[1] - scale.domain()[0]))).filter(Number.isInteger);
+  return (
+    <g class="axis" transform={`translate(${left}, 0)`} aria-hidden="true">
+      {ticks(x).map((v) => (
+        <text key={v} x={x(v)} y={facet.height - 18} text-anchor="middle">
+          {v}
+        </text>
+      ))}
+      <text x={(x.range()[0] + x.range()[1]) / 2} y={facet.height - 4} text-anchor="middle" class="axis-name">
+        {about.dims[axes[0]] ?? ""}
+      </text>
+      {axes.length > 1 &&
+        ticks(y).map((v) => (
+          <text key={v} x={MARGIN.left - 16} y={y(v) + 4} text-anchor="end">
+            {v}
+          </text>
+        ))}
+      {axes.length > 1 && (
+        <text x={10} y={(y.range()[0] + y.range()[1]) / 2 + 4} text-anchor="middle" class="axis-name">
+          {about.dims[axes[1]]}
+        </text>
+      )}
     </g>
   );
 }
@@ -222,6 +238,12 @@ export function Domain({ model, step, statement, refusal, close, say }) {
     return found.slice(0, 1500);
   }, [facets, kinds, refusal]);
 
+  const drawn = useMemo(
+    () =>
+      arrows.map((each, n) => (
+        <path key={n} class={`arrow ${each.kind}`} d={each.d} data-from={each.from} data-to={each.to} marker-end={`url(#head-${each.kind})`} />)),
+    [arrows],
+  );
   const ends = refusal && facets.length
     ? [[refusal.source, facets[0]], [refusal.sink, facets[facets.length - 1]]].map(([end, facet]) => [end, spot(facet, end.point)])
     : [];
@@ -328,11 +350,12 @@ export function Domain({ model, step, statement, refusal, close, say }) {
             <Facet key={n} model={model} facet={facet} step={step} at={at} move={move} say={say} />
           ))}
           <g class="arrows" aria-hidden="true">
-            {arrows.map((each, n) => (
-              <path key={n} class={`arrow ${each.kind}`} d={each.d} data-from={each.from} data-to={each.to} marker-end={`url(#head-${each.kind})`} />
-            ))}
+            {drawn}
             {violating && <path class="arrow refused" d={violating} marker-end="url(#head-refused)" />}
           </g>
+          {facets.map((facet, n) => (
+            <Axes key={n} model={model} facet={facet} />
+          ))}
           {ends.map(
             ([end, place], n) =>
               place && (

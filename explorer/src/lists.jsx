@@ -1,6 +1,8 @@
 import { scaleLinear } from "d3-scale";
+import { useMemo } from "preact/hooks";
 import { dark, light } from "./light.js";
 import { instance, seconds } from "./model.js";
+import { Rows } from "./rows.jsx";
 
 export function Kernels({ model }) {
   const { kernels } = model.data;
@@ -115,15 +117,20 @@ export function Remarks({ model, query }) {
 }
 
 export function Steps({ model, step, go }) {
+  const { steps } = model.data;
+  const at = useMemo(() => ({ row: step }), []);
+  const longest = useMemo(() => 8 + steps.reduce((most, one) => Math.max(most, one.text.length), 0), [steps]);
   return (
-    <ol class="steps" start={0}>
-      {model.data.steps.map((one, n) => (
-        <li key={n}>
+    <Rows count={steps.length} at={at} longest={longest} class="steps" aria-label="Steps of the schedule">
+      {(n) => (
+        <li key={n} aria-posinset={n + 1} aria-setsize={steps.length}>
           <button type="button" aria-current={n === step ? "step" : undefined} onClick={() => go(n)}>
-            <code>{one.text}</code>
+            <code>
+              {n} {steps[n].text}
+            </code>
           </button>
         </li>
-      ))}
-    </ol>
+      )}
+    </Rows>
   );
 }

@@ -3,7 +3,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { Domain } from "./domain.jsx";
 import { Kernels, Next, Refused, Remarks, Steps } from "./lists.jsx";
 import { model as modelOf, seconds } from "./model.js";
-import { Assembly, Column, Columns, Pane, Source, Statements, Tree, useScrolledTo } from "./panes.jsx";
+import { Assembly, Column, Columns, Pane, Source, Statement, Statements, Tree, searched } from "./panes.jsx";
 import styles from "./style.css?inline";
 
 const TABS = ["kernels", "next", "refused", "remarks", "steps"];
@@ -15,6 +15,9 @@ function first(data) {
   const among = dearest?.statements.length ? dearest.statements : data.statements.map((_, k) => k);
   return [...among].sort((a, b) => data.statements[b].dims.length - data.statements[a].dims.length)[0] ?? 0;
 }
+
+// What the columns of source and of machine code are scrolled to: a statement, or a line of source.
+const shownOf = (statement) => ({ sources: { statement }, codes: { statement } });
 
 function sourceNote(data, kernel, assembly) {
   const count = data.kernels.length;
@@ -28,6 +31,7 @@ function Explorer({ model }) {
   const [step, go] = useState(last);
   const [view, setView] = useState("after");
   const [statement, setStatement] = useState(() => first(data));
+  const [to, bring] = useState(() => shownOf(statement));
   const [refusal, setRefusal] = useState(null);
   const [query, setQuery] = useState("");
   const [tab, setTab] = useState("kernels");
@@ -40,8 +44,8 @@ function Explorer({ model }) {
   const choose = useCallback((s) => {
     setStatement(s);
     setRefusal(null);
+    bring(shownOf(s));
   }, []);
-  useScrolledTo(statement);
 
   useEffect(() => {
     document.documentElement.dataset.theme = theme;
@@ -68,10 +72,11 @@ function Explorer({ model }) {
     return () => removeEventListener("keydown", press);
   }, [last]);
 
-  const tree = useMemo(() => <Tree model={model} step={step} view={view} choose={choose} />, [model, step, view]);
-  const source = useMemo(() => <Source model={model} choose={choose} />, [model]);
+  const statements = useMemo(() => <Statements model={model} query={query} chosen={statement} choose={choose} />, [model, query, statement]);
+  const tree = useMemo(() => <Tree model={model} step={step} view={view} statement={statement} choose={choose} />, [model, step, view, statement]);
+  const source = useMemo(() => <Source model={model} to={to.sources} choose={choose} bring={bring} />, [model, to.sources]);
   const kernel = model.kernelOf.get(statement) ?? 0;
-  const assembly = useMemo(() => data.assembly?.length ? <Assembly model={model} kernel={kernel} choose={choose} /> : null, [model, kernel]);
+  const assembly = useMemo(() => data.assembly?.length ? <Assembly model={model} kernel={kernel} to={to.codes} choose={choose} bring={bring} /> : null, [model, kernel, to.codes]);
   const list = { kernels: <Kernels model={model} />, next: <Next model={model} say={say} />, refused: <Refused model={model} shown={refusal} show={setRefusal} />, remarks: <Remarks model={model} query={query} />, steps: <Steps model={model} step={step} go={go} /> };
   const press = (event) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -91,8 +96,8 @@ function Explorer({ model }) {
           <span class="hidden">Search statements and remarks</span>
           <input ref={search} type="search" placeholder="Search ( / )" value={query} onInput={(e) => setQuery(e.currentTarget.value)} onKeyDown={(e) => {
             if (e.key !== "Enter" || !query) return;
-            const found = data.statements.findIndex((s) => [s.name, s.text].some((t) => t.toLowerCase().includes(query.toLowerCase())));
-            if (found >= 0) choose(found);
+            const [found] = searched(model, query);
+            if (found !== undefined) choose(found);
           }} />
         </label>
         <label>
@@ -124,8 +129,9 @@ function Explorer({ model }) {
         </span>
       </section>
       <main>
-        <Pane name="statement-list" title="Statements" note={`${data.statements.length}`}>
-          <Statements model={model} query={query} chosen={statement} choose={choose} />
+        <Pane name="statement-list" title="Statements" note={`${data.statements.length}`} plain>
+          {statements}
+          <Statement model={model} statement={statement} />
         </Pane>
         <Pane name="tree-pane" title="Schedule tree">
           {tree}

@@ -2,15 +2,26 @@
 
 export const KINDS = ["flow", "anti", "output", "reduction"];
 
+const APART = 32; // steps between trees that are kept
+
 export function model(data) {
-  const trees = [];
-  const tree = (step) => {
-    for (let k = trees.length; k <= step; k++) {
-      const [at, removed, rows] = data.steps[k].splice;
-      const before = k ? trees[k - 1] : [];
-      trees.push([...before.slice(0, at), ...rows, ...before.slice(at + removed)]);
+  // The rows of the tree after a step. Some are kept: a schedule of 500 statements has thousands of steps and of rows.
+  const kept = [[]];
+  let shown = [-1, []];
+  const spliced = ([k, tree], step) => {
+    let rows = tree;
+    for (k += 1; k <= step; k++) {
+      const [at, removed, put] = data.steps[k].splice;
+      rows = [...rows.slice(0, at), ...put, ...rows.slice(at + removed)];
+      if (k % APART === APART - 1) kept[(k + 1) / APART] ??= rows;
     }
-    return trees[step];
+    return rows;
+  };
+  const tree = (step) => {
+    const place = Math.min(Math.floor((step + 1) / APART), kept.length - 1);
+    const from = shown[0] <= step && shown[0] >= place * APART - 1 ? shown : [place * APART - 1, kept[place]];
+    shown = [step, spliced(from, step)];
+    return shown[1];
   };
   const places = new Map(data.statements.map((s, k) => [s.name, k]));
   const kernelOf = new Map();

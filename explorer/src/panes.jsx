@@ -1,6 +1,7 @@
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { dark, light } from "./light.js";
 import { lines, seconds } from "./model.js";
+import { Rows } from "./rows.jsx";
 
 // Columns beside each other, each of which scrolls by itself.
 export function Columns({ children }) {
@@ -38,82 +39,93 @@ export function Pane({ name, title, children, note, plain }) {
   );
 }
 
-export function Statements({ model, query, chosen, choose, domainOf }) {
+// The statements that a search finds; all if nothing is searched for.
+export function searched(model, query) {
   const wanted = query.toLowerCase();
-  const found = model.data.statements
-    .map((s, k) => [s, k])
-    .filter(([s]) => !wanted || [s.name, s.text, s.domain, ...s.accesses.map((a) => a.relation)].some((text) => text.toLowerCase().includes(wanted)));
-  const list = useRef(null);
+  const all = model.data.statements.map((_, k) => k);
+  if (!wanted) return all;
+  return all.filter((k) => {
+    const s = model.data.statements[k];
+    return [s.name, s.text, s.domain, ...s.accesses.map((a) => a.relation)].some((text) => text.toLowerCase().includes(wanted));
+  });
+}
+
+export function Statements({ model, query, chosen, choose }) {
+  const { statements } = model.data;
+  const shown = useMemo(() => searched(model, query), [model, query]);
+  const box = useRef(null);
+  const row = shown.indexOf(chosen);
+  const at = useMemo(() => found(row), [row]);
+  const longest = useMemo(() => 4 + width(shown.map((k) => `${statements[k].name}${statements[k].text}`)), [shown]);
+  const [focused, focus] = useState(null);
+  useLayoutEffect(() => {
+    box.current.querySelector(`[data-s="${focused?.statement}"]`)?.focus({ preventScroll: true });
+  }, [focused]);
   const press = (event) => {
-    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!by || !found.length) return;
+    const to = { ArrowDown: row + 1, ArrowUp: row - 1, Home: 0, End: shown.length - 1 }[event.key];
+    if (to === undefined || !shown.length) return;
     event.preventDefault();
-    const now = found.findIndex(([, k]) => k === chosen);
-    const next = found[Math.max(0, Math.min(found.length - 1, now + by))][1];
+    const next = shown[Math.max(0, Math.min(shown.length - 1, to))];
     choose(next);
-    light({ statements: [next] });
-    list.current.querySelector(`[data-s="${next}"]`)?.focus();
+    focus({ statement: next });
   };
   return (
-    <ul class="statements" ref={list} onKeyDown={press} aria-label="Statements">
-      {found.map(([s, k]) => (
-        <li key={k}>
-          <button
-            type="button"
-            class="own statement"
-            data-s={k}
-            aria-pressed={k === chosen}
-            tabIndex={k === chosen || (k === found[0][1] && !found.some(([, n]) => n === chosen)) ? 0 : -1}
-            onClick={() => choose(k)}
-            onMouseEnter={() => light({ statements: [k] })}
-            onMouseLeave={dark}
-            onFocus={() => light({ statements: [k] })}
-            onBlur={dark}
-          >
-            <b>{s.name}</b> <code>{s.text}</code>
-          </button>
-          {k === chosen && (
-            <dl>
-              <dt>domain</dt>
-              <dd>
-                <code>{s.domain}</code>
-              </dd>
-              {s.accesses.map((access, n) => (
-                <>
-                  <dt key={`t${n}`}>{access.kind}</dt>
-                  <dd key={`d${n}`}>
-                    <code>{access.relation}</code>
-                  </dd>
-                </>
-              ))}
-              {model.data.dependences
-                .filter((each) => each.source === k || each.sink === k)
-                .slice(0, 24)
-                .map((each, n) => (
-                  <>
-                    <dt key={`k${n}`} class={each.kind}>
-                      {each.kind}
-                    </dt>
-                    <dd key={`r${n}`}>
-                      <code>{each.relation}</code>
-                    </dd>
-                  </>
-                ))}
-            </dl>
-          )}
-        </li>
-      ))}
-      {found.length === 0 && <li>No statement has “{query}”.</li>}
-    </ul>
+    <div class="inside" tabIndex={0} role="group" aria-label="Statements; arrow keys move between them" ref={box} onKeyDown={press}>
+      {shown.length === 0 && <p>No statement has “{query}”.</p>}
+      <Rows count={shown.length} at={at} longest={longest} class="statements" aria-label="Statements">
+        {(n) => {
+          const k = shown[n];
+          const over = () => light({ statements: [k] });
+          return (
+            <li key={k} aria-posinset={n + 1} aria-setsize={shown.length}>
+              <button type="button" class="own statement" data-s={k} aria-pressed={k === chosen} tabIndex={k === chosen ? 0 : -1} onClick={() => choose(k)} onMouseEnter={over} onMouseLeave={dark} onFocus={over} onBlur={dark}>
+                <b>{statements[k].name}</b> <code>{statements[k].text}</code>
+              </button>
+            </li>
+          );
+        }}
+      </Rows>
+    </div>
+  );
+}
+
+const MOST_DEPENDENCES = 24; // of one statement, that are written out
+
+// The domain, the accesses and the dependences of one statement.
+export function Statement({ model, statement }) {
+  const s = model.data.statements[statement];
+  if (!s) return null;
+  const dependences = model.data.dependences.filter((each) => each.source === statement || each.sink === statement);
+  const terms = [
+    ["domain", s.domain],
+    ...s.accesses.map((access) => [access.kind, access.relation]),
+    ...dependences.slice(0, MOST_DEPENDENCES).map((each) => [each.kind, each.relation]),
+  ];
+  return (
+    <div class="chosen-statement" tabIndex={0} role="group" aria-label={`Relations of ${s.name}`}>
+      <b>{s.name}</b>
+      <dl>
+        {terms.map(([term, text], n) => [
+          <dt key={`t${n}`} class={term}>
+            {term}
+          </dt>,
+          <dd key={`d${n}`}>
+            <code>{text}</code>
+          </dd>,
+        ])}
+      </dl>
+    </div>
   );
 }
 
 const MARK = { kept: " ", removed: "−", added: "+" };
 
-export function Tree({ model, step, view, choose }) {
+const width = (texts) => texts.reduce((most, text) => Math.max(most, text.length), 0);
+
+export function Tree({ model, step, view, statement, choose }) {
   const shown = useMemo(() => {
-    const after = model.tree(step);
     const before = step ? model.tree(step - 1) : [];
+    const after = model.tree(step);
     const mark = (rows, name, from, to) => lines(model, rows).map((line, k) => ({ ...line, mark: k >= from && k < to ? name : "kept" }));
     const [at, removed, put] = model.data.steps[step].splice;
     if (step === 0 || view === "after") return mark(after, "added", at, step ? at + put.length : at);
@@ -122,152 +134,149 @@ export function Tree({ model, step, view, choose }) {
     const now = mark(after, "added", at, at + put.length);
     return [...now.slice(0, at), ...old.slice(at, at + removed), ...now.slice(at)];
   }, [model, step, view]);
+  const at = useMemo(() => found(shown.findLastIndex((line) => line.kind === "statement" && line.members.includes(statement))), [statement]);
+  const longest = useMemo(() => 10 + width(shown.map((line) => `${"  ".repeat(line.depth)}${line.text}${line.detail}`)), [shown]);
   return (
-    <ol class="tree" aria-label={`Schedule tree, ${view === "before" ? "before" : "after"} step ${step}`}>
-      {shown.map((line, n) => {
-        const loop = line.kind === "loop";
-        const over = () => light({ statements: line.members, loop: loop ? line.loop : null });
-        const words = loop ? line.text.replace("for ", "") : line.text;
-        return (
-          <li key={n} class={`${line.mark} ${line.kind}`} style={{ paddingLeft: `${line.depth * 1.1 + 1.2}em` }}>
-            <span class="mark" aria-label={line.mark === "kept" ? undefined : line.mark} role={line.mark === "kept" ? undefined : "img"}>
-              {MARK[line.mark]}
-            </span>
-            {line.kind === "barrier" ? (
-              <i>{line.text}</i>
-            ) : (
-              <button
-                type="button"
-                class={loop ? "around" : "own"}
-                data-s={line.members.join(" ")}
-                data-loop={loop ? line.loop : undefined}
-                onMouseEnter={over}
-                onFocus={over}
-                onMouseLeave={dark}
-                onBlur={dark}
-                onClick={() => line.members.length && choose(line.members[0])}
-              >
-                {loop ? (
-                  <>
-                    <span class="word">for</span> {words.replace(/^(\S+)/, "$1")}
-                    {line.trips !== null && <span class="trips"> × {line.trips}</span>}
-                  </>
-                ) : (
-                  <b>{line.text}</b>
-                )}{" "}
-                <code>{line.detail}</code>
-              </button>
-            )}
-          </li>
-        );
-      })}
-    </ol>
+    <Rows count={shown.length} at={at} longest={longest} class="tree" aria-label={`Schedule tree, ${view === "before" ? "before" : "after"} step ${step}`}>
+      {(n) => <TreeLine key={n} line={shown[n]} choose={choose} place={[n, shown.length]} />}
+    </Rows>
   );
 }
+
+const found = (row) => (row >= 0 ? { row } : null);
+
+function TreeLine({ line, choose, place }) {
+  const loop = line.kind === "loop";
+  const over = () => light({ statements: line.members, loop: loop ? line.loop : null });
+  return (
+    <li aria-posinset={place[0] + 1} aria-setsize={place[1]} class={`${line.mark} ${line.kind}`} style={{ paddingLeft: `${line.depth * 1.1 + 1.2}em` }}>
+      <span class="mark" aria-label={line.mark === "kept" ? undefined : line.mark} role={line.mark === "kept" ? undefined : "img"}>
+        {MARK[line.mark]}
+      </span>
+      {line.kind === "barrier" ? (
+        <i>{line.text}</i>
+      ) : (
+        <button
+          type="button"
+          class={loop ? "around" : "own"}
+          data-s={line.members.join(" ")}
+          data-loop={loop ? line.loop : undefined}
+          onMouseEnter={over}
+          onFocus={over}
+          onMouseLeave={dark}
+          onBlur={dark}
+          onClick={() => line.members.length && choose(line.members[0])}
+        >
+          {loop ? (
+            <>
+              <span class="word">for</span> {line.text.replace("for ", "")}
+              {line.trips !== null && <span class="trips"> × {line.trips}</span>}
+            </>
+          ) : (
+            <b>{line.text}</b>
+          )}{" "}
+          <code>{line.detail}</code>
+        </button>
+      )}
+    </li>
+  );
+}
+
+// A line of source, or of machine code: of one statement or few, of a loop, or of a whole kernel.
+function Line({ text, number, statements, owners, loop, line, own, click, lights = true }) {
+  const over = () => light({ statements: owners, loop, line });
+  return (
+    <li
+      class={`line ${own ? "own" : statements.length ? "around" : ""}`}
+      data-s={statements.join(" ")}
+      data-loop={loop ?? undefined}
+      data-line={line ?? undefined}
+      onMouseEnter={lights ? over : undefined}
+      onMouseLeave={lights ? dark : undefined}
+      onClick={click}
+    >
+      <span class="number" aria-hidden="true">
+        {number}
+      </span>
+      <code>{text || " "}</code>
+    </li>
+  );
+}
+
+const MOST_OWN = 3; // statements of a line that is drawn as theirs
+
+const isOwn = ({ statements, loop }) => statements.length > 0 && !loop && statements.length <= MOST_OWN;
 
 // The machine code of one kernel. A row belongs to a line of source, and by it to statements and a loop; where no line is
 // known, to all statements of the kernel.
-export function Assembly({ model, kernel, choose }) {
-  const { data } = model;
-  const about = data.kernels[kernel];
-  if (!about || about.assembly === null || about.assembly === undefined) return <p>No machine code is shown of this kernel.</p>;
-  return (
-    <div class="source assembly">
-      {data.assembly[about.assembly].map(([text, line], n) => {
+// to: what is scrolled to, { statement } or { line }
+export function Assembly({ model, kernel, to, choose, bring }) {
+  const about = model.data.kernels[kernel];
+  const listing = model.data.assembly[about?.assembly] ?? null;
+  const rows = useMemo(
+    () =>
+      (listing ?? []).map(([text, line]) => {
         const [, statements, loop] = line === null ? ["", [], null] : about.source[line - 1];
-        const owners = statements.length ? statements : about.statements;
-        const own = statements.length && !loop && statements.length <= 3;
-        const over = () => light({ statements: owners, loop, line: line === null ? null : `${kernel}:${line}` });
         const label = text.endsWith(":");
-        return (
-          <div
-            key={n}
-            class={`line ${own ? "own" : loop ? "around" : ""}`}
-            data-s={statements.join(" ")}
-            data-loop={loop ?? undefined}
-            data-line={line === null ? undefined : `${kernel}:${line}`}
-            onMouseEnter={label ? undefined : over}
-            onMouseLeave={label ? undefined : dark}
-            onClick={() => {
-              if (statements.length) choose(statements[0]);
-              if (line !== null) bring(".sources", `${kernel}:${line}`);
-            }}
-          >
-            <span class="number" aria-hidden="true">
-              {label ? "" : (line ?? "·")}
-            </span>
-            <code>{label ? text : `  ${text}`}</code>
-          </div>
-        );
-      })}
-    </div>
+        return { text: label ? text : `  ${text}`, label, number: label ? "" : (line ?? "·"), line: line === null ? null : `${kernel}:${line}`, statements, loop };
+      }),
+    [listing, kernel],
   );
-}
-
-// Scrolls a column to the first row of a line of source.
-function bring(column, line) {
-  const inside = document.querySelector(`.source-pane ${column}`);
-  const node = inside?.querySelector(`[data-line="${line}"]`);
-  if (node) inside.scrollTop += node.getBoundingClientRect().top - inside.getBoundingClientRect().top - inside.clientHeight / 3;
-}
-
-export function Source({ model, choose }) {
-  const { data } = model;
-  if (!data.kernels.length) return <p>Nothing was emitted: this is a schedule, not an executable.</p>;
+  const at = useMemo(() => to && found(rows.findIndex(to.line ? (row) => row.line === to.line : (row) => isOwn(row) && row.statements.includes(to.statement))), [to, rows]);
+  if (!listing) return <p>No machine code is shown of this kernel.</p>;
   return (
-    <>
-      {data.kernels.map((kernel, k) => (
-        <details key={k} open={k < 12}>
-          <summary>
-            {kernel.name}
-            {kernel.once && " (once for all calls)"} <small>{seconds(kernel.predicted)}</small>
-          </summary>
-          <div class="source">
-            {kernel.source.map(([text, statements, loop], n) => {
-              const line = `${k}:${n + 1}`;
-              const over = () => light({ statements, loop, line });
-              return (
-                <div
-                  key={n}
-                  class={`line ${statements.length ? (loop ? "around" : statements.length > 3 ? "around" : "own") : ""}`}
-                  data-s={statements.join(" ")}
-                  data-loop={loop ?? undefined}
-                  data-line={line}
-                  onMouseEnter={over}
-                  onMouseLeave={dark}
-                  onClick={() => {
-                    if (statements.length) choose(statements[0]);
-                    bring(".codes", line);
-                  }}
-                >
-                  <span class="number" aria-hidden="true">
-                    {n + 1}
-                  </span>
-                  <code>{text || " "}</code>
-                </div>
-              );
-            })}
-          </div>
-        </details>
-      ))}
-      {data.header && (
-        <details>
-          <summary>imports</summary>
-          <pre>{data.header}</pre>
-        </details>
-      )}
-    </>
+    <Rows count={rows.length} at={at} longest={8 + width(rows.map((row) => row.text))} class="source assembly" aria-label={`Machine code of ${about.name}`}>
+      {(n) => {
+        const row = rows[n];
+        const click = () => {
+          if (row.statements.length) choose(row.statements[0]);
+          if (row.line !== null) bring({ sources: { line: row.line }, codes: null });
+        };
+        return <Line key={n} {...row} owners={row.statements.length ? row.statements : about.statements} own={isOwn(row)} lights={!row.label} click={click} />;
+      }}
+    </Rows>
   );
 }
 
-export function useScrolledTo(statement) {
-  useEffect(() => {
-    for (const pane of [".tree-pane .inside", ".source-pane .sources", ".source-pane .codes"]) {
-      const inside = document.querySelector(pane);
-      // in source the last line: what is before the kernel's body describes the statement, or is called by it
-      const rows = [...(inside?.querySelectorAll(`.own[data-s~="${statement}"]`) ?? [])];
-      const node = pane.endsWith(".codes") ? rows[0] : rows.pop();
-      if (node) inside.scrollTop += node.getBoundingClientRect().top - inside.getBoundingClientRect().top - inside.clientHeight / 3;
-    }
-  }, [statement]);
+// Every kernel's name and lines, and what their sources import, as one list of rows.
+function sourceRows(data, closed) {
+  const rows = data.kernels.flatMap((kernel, k) => [
+    { head: `${kernel.name}${kernel.once ? " (once for all calls)" : ""}`, note: seconds(kernel.predicted), key: k },
+    ...(closed.has(k) ? [] : kernel.source.map(([text, statements, loop], n) => ({ text, statements, loop, number: n + 1, line: `${k}:${n + 1}` }))),
+  ]);
+  if (!data.header) return rows;
+  const imports = data.header.split("\n").map((text, n) => ({ text, statements: [], loop: null, number: n + 1, line: null }));
+  return [...rows, { head: "imports", note: "", key: "imports" }, ...(closed.has("imports") ? [] : imports)];
+}
+
+export function Source({ model, to, choose, bring }) {
+  const { data } = model;
+  const [closed, close] = useState(new Set());
+  const rows = useMemo(() => sourceRows(data, closed), [data, closed]);
+  // of a statement the last line: what is before the kernel's body describes it, or is called by it
+  const at = useMemo(() => to && found(to.line ? rows.findIndex((row) => row.line === to.line) : rows.findLastIndex((row) => !row.head && isOwn(row) && row.statements.includes(to.statement))), [to]);
+  const longest = useMemo(() => 8 + width(rows.map((row) => row.head ?? row.text)), [rows]);
+  if (!data.kernels.length) return <p>Nothing was emitted: this is a schedule, not an executable.</p>;
+  const toggle = (key) => close(closed.has(key) ? new Set([...closed].filter((other) => other !== key)) : new Set([...closed, key]));
+  return (
+    <Rows count={rows.length} at={at} longest={longest} class="source" aria-label="Emitted source">
+      {(n) => {
+        const row = rows[n];
+        if (row.head) {
+          return (
+            <li key={n} class="head">
+              <button type="button" aria-expanded={!closed.has(row.key)} onClick={() => toggle(row.key)}>
+                {row.head} <small>{row.note}</small>
+              </button>
+            </li>
+          );
+        }
+        const click = () => {
+          if (row.statements.length) choose(row.statements[0]);
+          if (row.line !== null) bring({ sources: null, codes: { line: row.line } });
+        };
+        return <Line key={n} {...row} owners={row.statements} own={isOwn(row)} click={click} />;
+      }}
+    </Rows>
+  );
 }

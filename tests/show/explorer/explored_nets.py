@@ -8,7 +8,10 @@ import numpy as np
 
 import polyfuse as pf
 from polyfuse import nn
-from polyfuse.show.explorer import Explorer
+from polyfuse.machine import Machine
+from polyfuse.show.explorer import Explorer, Instruction, KernelShown, explored
+from polyfuse.strategy.plan import Decision
+from tests.show.subjects import fused
 
 
 @cache
@@ -52,7 +55,14 @@ def many_layers() -> Explorer:
             table.append([depth, kind, f"{text}_{k}" if kind == "statement" else text, *rest])
             whole.append(len(table) - 1)
     data["rows"] = table
-    data["steps"] = [{"text": "as written", "splice": [0, 0, whole], "tiles": first["tiles"]}]
+    # as many steps as such a net has: each puts the rows of one copy in the place of the copy itself
+    height = len(tree)
+    steps = [{"text": "as written", "splice": [0, 0, whole], "tiles": first["tiles"]}]
+    for n in range(3000):
+        at = height * (n % times)
+        splice = [at, height, whole[at : at + height]]
+        steps.append({"text": f"s.step({n})", "splice": splice, "tiles": {}})
+    data["steps"] = steps
     data["kernels"] = [
         {
             **kernel,
@@ -61,5 +71,48 @@ def many_layers() -> Explorer:
         }
         for k in range(times)
         for kernel in data["kernels"]
+    ]
+    return Explorer(data)
+
+
+SOURCE = '''def f(x, w, b, out):
+    """
+    mac: y[i, j] += x[i, k] * w[k, j]
+    """
+    for i in range(0, 4):
+        for j in range(0, 6):
+            y = 0.0
+            for k in range(0, 8):
+                y = y + x[i, k] * w[k, j]
+            out[i, j] = max(y + b[j], 0)
+'''
+
+CODE = (
+    ("f:", None),
+    ("vxorps %xmm0, %xmm0, %xmm0", 7),
+    ("vmovss (%rdi), %xmm1", 9),
+    ("vfmadd231ss", 9),
+    ("ret", 10),
+)
+
+
+@cache
+def fixed() -> Explorer:
+    """A page that no plan, price, clock or compiler changes: a schedule by hand, with a kernel, times and a refusal."""
+    schedule = fused()
+    violation = pf.Schedule(schedule.nest).why_not("bind", "mac0", k="cores")
+    assert violation is not None
+    refused = Decision("zero0", "mac0", False, "k", 0, 0, 2e-6, 1e-6, violation, str(violation))
+    kernel = KernelShown(
+        "f", schedule.tree.names, SOURCE, bound=1e-6, predicted=2e-6, measured=3e-6,
+        assembly=tuple(Instruction(*line) for line in CODE),
+    )  # fmt: skip
+    data = explored(schedule, Machine.preset("zen5"), [kernel], "import numpy", [refused], most_next=0)
+    data["next"] = [
+        {"step": "split('mac0', 'k', 4)", "python": "s = s.split('mac0', 'k', 4)", "seconds": 1.5e-6}
+    ]
+    data["remarks"] = [
+        {"pass": "group", "statements": [1], "taken": taken, "reason": "pays", "text": text, "seconds": None}
+        for taken, text in ((True, "mac0 and bias0 are fused at j."), (False, "k is not split."))
     ]
     return Explorer(data)
