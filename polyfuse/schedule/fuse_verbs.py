@@ -148,12 +148,15 @@ def _alignments(
     if own is not None and (shift or _meets(nest, shared, own, guest)):
         yield own
         return
-    derived = _derived(nest, home, guest, shared, outside, guest_last)
-    if derived is not None:
-        yield derived
+    found = False
+    for partner in _partners(nest, home, guest, guest_last):
+        derived = _derived(nest, home, guest, partner, shared, outside, guest_last)
+        if derived is not None:
+            found = True
+            yield derived
     if own is not None:
         yield own
-    if own is None and derived is None:
+    if own is None and not found:
         names = ", ".join(loop.name for loop in shared)
         raise InvalidSchedule(
             f"fuse: {', '.join(statements(guest))} has no loops that match {names}, and no dependence on "
@@ -206,29 +209,49 @@ def _meets(nest: Nest, shared: tuple[Loop, ...], own: Alignment, guest: Tree) ->
     return True
 
 
+def _partners(nest: Nest, home: Tree, guest: Tree, guest_last: bool) -> Iterator[str]:
+    """The statements whose dates may place a single guest: the last that all its instances depend on, then the last.
+
+    A dependence of few instances says nothing of the others: y[j, i] and then y[i, j] are both written for j = i alone.
+    """
+    names = statements(guest)
+    if len(names) != 1:
+        return
+    (name,) = names
+    linked = [n for n in reversed(statements(home)) if _linked(nest, n, name)]
+    every = next((n for n in linked if _linked_to_all(nest, n, name, guest_last)), None)
+    yield from dict.fromkeys(n for n in (every, *linked[:1]) if n is not None)
+
+
+def _linked_to_all(nest: Nest, partner: str, name: str, guest_last: bool) -> bool:
+    """True if each instance of a guest has a source in the partner; a sink, if the guest is to run first."""
+    found = isl.Set.empty(nest.domains[name].get_space())
+    for pair in nest.dependences().between(partner, name):
+        if guest_last and (pair.source, pair.sink) == (partner, name):
+            found = found.union(pair.map.range())
+        elif not guest_last and (pair.source, pair.sink) == (name, partner):
+            found = found.union(pair.map.domain())
+    return bool(nest.domains[name].is_subset(found))
+
+
 def _derived(
     nest: Nest,
     home: Tree,
     guest: Tree,
+    partner: str,
     shared: tuple[Loop, ...],
     outside: tuple[Loop, ...],
     guest_last: bool,
 ) -> Alignment | None:
-    """One statement placed by its dependences: after its last source, or before its first sink.
+    """One statement placed by its dependences on a partner: after its last source, or before its first sink.
 
     Loops `outside` are around both already. Inside the shared ones it has loops of its own where the other's dates for
     it differ from case to case, as those of a window's last element do where the window is cut.
 
     for i, j tiles: for k: mac;  for i: for j: relu   ->   relu[i, j] at tile (floor(i/64), floor(j/64))
     """
-    names = statements(guest)
-    if len(names) != 1:
-        return None
-    name = names[0]
+    (name,) = statements(guest)
     domain = nest.domains[name]
-    partner = next((n for n in reversed(statements(home)) if _linked(nest, n, name)), None)
-    if partner is None:
-        return None
     loops = loops_around(home, partner)
     if len(loops) < len(shared):  # a partner that is not in all of these loops says nothing of the inner ones
         return None

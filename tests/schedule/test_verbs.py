@@ -252,6 +252,28 @@ def test_fuse_refuses_loops_that_what_says_where_it_belongs_is_not_in() -> None:
     assert [loop.name for loop in s.fuse("S0", "S1", at="i").loops("S1")] == ["i"]
 
 
+def test_a_dependence_of_few_instances_places_no_statement() -> None:
+    """U and W write one element for i = j alone; W belongs where T has made what it reads."""
+    box = "0 <= i < 8 and 0 <= j < 8"
+    nest = Nest.of(
+        [
+            Tensor("x", (8, 8), "float64", "input"),
+            Tensor("t", (8, 8), "float64", "temporary"),
+            Tensor("y", (8, 8), "float64", "output"),
+        ],
+        [
+            statement(f"{{ T[i, j] : {box} and j >= i }}", "t[i, j] = 2.0 * x[i, j]"),
+            statement(f"{{ U[i, j] : {box} and j >= i }}", "y[j, i] = t[i, j]"),
+            statement(f"{{ W[i, j] : {box} and j >= i }}", "y[i, j] = t[i, j]"),
+        ],
+    )
+    tiled = Schedule(nest).tile("T", i=4, j=4).fuse("T", "U", at="j").fuse("T", "W", at="j")
+    assert [str(loop.date("W")) for loop in tiled.loops("W")][:2] == [
+        "{ W[i, j] -> [(floor((i)/4))] }",
+        "{ W[i, j] -> [(floor((j)/4))] }",
+    ]
+
+
 def test_what_nobody_reads_is_stored_inside_a_buffers_loop_too() -> None:
     tensors = [
         Tensor("A", (4,), "float64", "input"),
