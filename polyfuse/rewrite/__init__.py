@@ -21,6 +21,7 @@ from polyfuse.rewrite.reductions.split_reduction import (
 )
 from polyfuse.rewrite.reductions.split_sum_terms import Terms, terms, why_not_terms
 from polyfuse.rewrite.reductions.symmetric_sums import Mirrored, mirror, why_not_mirror
+from polyfuse.rewrite.reindex import Reindexed, reindex, why_not_reindex
 from polyfuse.rewrite.shares import Shares
 from polyfuse.rewrite.storage.expansion import Expanded, Expansion, expand
 from polyfuse.rewrite.storage.keep_float32 import Unrounded, unround, why_not_unround
@@ -60,6 +61,7 @@ __all__ = [
     "Pieces",
     "Recomputed",
     "Refusal",
+    "Reindexed",
     "Reversed",
     "Scratch",
     "Shares",
@@ -89,6 +91,7 @@ __all__ = [
     "pieces",
     "place",
     "read_through",
+    "reindex",
     "reverse",
     "scratch",
     "snapshot",
@@ -105,6 +108,7 @@ __all__ = [
     "why_not_panels",
     "why_not_place",
     "why_not_read_through",
+    "why_not_reindex",
     "why_not_scratch",
     "why_not_snapshot",
     "why_not_split_reduction",

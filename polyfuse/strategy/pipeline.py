@@ -63,7 +63,7 @@ from polyfuse.strategy.rewrites import (
     split_reduction,
     views,
 )
-from polyfuse.strategy.rewrites.reductions import split_sum_terms, symmetric_sums
+from polyfuse.strategy.rewrites.reductions import reindex, split_sum_terms, symmetric_sums
 from polyfuse.strategy.transforms import time_loops
 
 Again = Callable[[PlannerOptions], Plan]
@@ -106,6 +106,7 @@ Rounded operands and private scratch are crossed: the one changes what a product
 REWRITES = (
     Rewrite(views.PASS, views.without_copies),
     Rewrite(grouped_conv.PASS, grouped_conv.in_groups),
+    Rewrite(reindex.PASS, reindex.with_subscripts_as_indices, kinds=("cpu",)),
     Rewrite(split_sum_terms.PASS, split_sum_terms.with_terms_apart),
     Rewrite(symmetric_sums.PASS, symmetric_sums.with_halves, kinds=("cpu",)),
     Rewrite(dense_sums.PASS, dense_sums.with_dense_sums, kinds=("cpu",)),
@@ -119,6 +120,7 @@ REWRITES = (
 """In this order, as each finds what the ones before it leave:
 
 - views first: products and windows are recognised by their subscripts, which copies hide;
+- reindex before all that asks whether a sum is a product;
 - split sum terms before batch isomorphic: terms of several sums may be isomorphic products;
 - symmetric sums behind them: a term alone may be symmetric;
 - dense sums before batch isomorphic, which then finds phases in arrays of their own;
@@ -179,7 +181,7 @@ CHOICES = (
 """What passes decide while a kernel gets its shape."""
 
 ON_STATEMENTS = (
-    *(views.PASS, grouped_conv.PASS, split_sum_terms.PASS, symmetric_sums.PASS),
+    *(views.PASS, grouped_conv.PASS, reindex.PASS, split_sum_terms.PASS, symmetric_sums.PASS),
     *(dense_sums.PASS, detach_output.PASS),
     *(
         split_reduction.WHERE_SUMMED,

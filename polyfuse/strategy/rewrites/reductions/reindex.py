@@ -1,0 +1,68 @@
+"""Number the loops of sums by a subscript where this makes products of matrices of them, if that is cheaper.
+
+for i: y[i, i:] = x[:, i] @ x[:, i:]     the sums y[i, j] of x[r, i] * x[r, j] are a product over a triangle, which
+                                         gets tiles; those of x[r, i] * x[r, i + e] are one row times a matrix
+                                         for each i, which is read from memory again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.ir import Nest, Statement
+from polyfuse.machine import Machine
+from polyfuse.rewrite.reindex import Reindexed, reindex, why_not_reindex
+from polyfuse.sets import IN, OUT, expression_text, merged_pieces
+from polyfuse.strategy.candidates import Choose, cheapest
+from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.cost.roofline import microseconds
+from polyfuse.strategy.match.gemm import is_sum_of_products, products_of
+from polyfuse.strategy.remarks import Reason, Remark, refused, weighed
+from polyfuse.strategy.rewrites.reductions.split_sum_terms import seconds_alone
+
+PASS = "reindex"
+
+
+def with_subscripts_as_indices(
+    nest: Nest, machine: Machine, choose: Choose = cheapest
+) -> tuple[Nest, tuple[Remark, ...]]:
+    """The nest with sums renumbered that are products then, if that is cheaper; and a sentence on each."""
+    said: list[Remark] = []
+    for name in [s.name for s in nest.statements if is_sum_of_products(s)]:
+        if products_of(nest, name, triangles=True, groups=True):
+            continue
+        done = next(_as_products(nest, nest.statement(name)), None)
+        if done is None:
+            continue
+        try:
+            before = seconds_alone(nest, (name,), machine)
+            after = seconds_alone(done.nest, (name,), machine) * Counts(done.nest).filled(name)
+        except (IllegalSchedule, InvalidSchedule) as error:
+            said.append(refused(PASS, (name,), Reason.ILLEGAL, f"not taken: {done}; {error}"))
+            continue
+        chosen = choose.wished(PASS, (name,))
+        numbers = f"{microseconds(after)} so, {microseconds(before)} as it was"
+        taken = choose.takes(PASS, (name,), after < before)
+        if taken:
+            nest = done.nest
+        line = f"{'' if taken else 'not taken: '}{done}: {numbers}."
+        said.append(weighed(PASS, (name,), taken, line, after, before, chosen))
+    return nest, tuple(said)
+
+
+def _as_products(nest: Nest, s: Statement) -> Iterator[Reindexed]:
+    """The nests in which a sum is a product, as one of its subscripts is an index."""
+    for access in s.reads:
+        subscripts = access.subscripts()
+        for axis in range(access.map.dim(OUT)):
+            value = merged_pieces(subscripts.get_pw_aff(axis))
+            moving = [d for d in range(len(s.dims)) if value.involves_dims(IN, d, 1)]
+            if value.n_piece() > 1 or len(moving) < 2:
+                continue
+            for d in reversed(moving):
+                how = s.dims[d], expression_text(value)
+                if why_not_reindex(nest, s.name, *how) is None:
+                    done = reindex(nest, s.name, *how)
+                    if products_of(done.nest, s.name):
+                        yield done
