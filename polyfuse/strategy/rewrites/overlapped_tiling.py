@@ -9,7 +9,10 @@ between temporaries, such as networks, have none. Every choice is said with its 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import product
+
+import sympy
 
 from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest, Statement
@@ -31,11 +34,24 @@ ROWS = (1, 8, 16, 32, 64, 128)
 COLUMNS = (64, 128, 256, 512, 1024)
 """Values of a tile's last dimension, beside all of them."""
 
+FEW = 32
+"""Values of the last dimension that may be in a tile, too, where no stage needs more of them than are in it."""
+
+PLANES = (1, 4, 8, 16, 32)
+"""Values of a dimension further out along which stages need more than a tile has: planes of a volume."""
+
 CHEAP = 4
 """Instructions of a stage that may be computed again for every read."""
 
 TYPICAL = (32, 256)
 """The tile for which inlining is decided."""
+
+INLINED = "inlined"
+"""The candidate without tiles: every stage is computed where it is read, in one sweep over the results."""
+
+LARGEST = 100, 1000
+"""Instructions, and nodes of an expression, of a result that is computed in one sweep: 14 elements are read in hdiff,
+whose 60 instructions leave some of 32 vector registers free."""
 
 
 def recomputed(nest: Nest, machine: CpuMachine, choose: Choose = cheapest) -> Claims:
@@ -63,38 +79,65 @@ def _decided(nest: Nest, pipeline: Pipeline, machine: CpuMachine, choose: Choose
         return left(Reason.OTHER_FORM, ": they have no values at the sizes that are planned for.")
     stages = {n: nest.statement(n) for n in (*pipeline.producers, *pipeline.results)}
     whole = model.apart(model.passes(stages))
-    gone = _inlined(nest, model, pipeline, stages)
-    kept = without(stages, gone)
-    passes = model.passes(kept)
-    priced = (model.in_tiles(passes, sizes) for sizes in _sizes(parts, model.extents))
-    costs = sorted(priced, key=lambda cost: cost.total)
-    if not choose.takes(PASS, pipeline.results, costs[0].total < whole.total):
-        tiles = f"{microseconds(costs[0].total)} in tiles of {_by(costs[0].sizes)}"
+    choices = sorted(_choices(nest, model, pipeline, stages), key=lambda each: each.cost.total)
+    first = choices[0].cost
+    if not choose.takes(PASS, pipeline.results, first.total < whole.total):
+        tiles = f"{microseconds(first.total)} {choices[0].how}"
         line = f", which does not pay: {tiles}, {microseconds(whole.total)} stage by stage."
-        return left(Reason.DEARER, line, (costs[0].total, whole.total))
+        return left(Reason.DEARER, line, (first.total, whole.total))
     best = choose.best(
         PASS,
         pipeline.results,
-        costs,
-        seconds=lambda cost: cost.total,
-        name=lambda cost: _by(cost.sizes),
+        choices,
+        seconds=lambda each: each.cost.total,
+        name=lambda each: each.name,
         what="overlapping tiles",
     )
-    result, said, chosen = nest, list[Remark](), choose.wished(PASS, pipeline.results)
-    for stage in gone:
+    prices = best.cost.total, whole.total, choose.wished(PASS, pipeline.results)
+    result, said = nest, list[Remark]()
+    for stage in best.gone:
         done = inline(result, stage)
         result = done.nest
-        said.append(weighed(PASS, (stage,), True, f"{done}.", best.total, whole.total, chosen))
-    producers = [n for n in pipeline.producers if n in kept]
+        said.append(weighed(PASS, (stage,), True, f"{done}.", *prices))
+    producers = [n for n in pipeline.producers if n not in best.gone]
     if not producers:
         return Claims(result, (), tuple(said))
     try:
-        made = overlap(result, parts.tiles(best.sizes), producers)
+        made = overlap(result, parts.tiles(best.cost.sizes), producers)
     except IllegalRewrite as error:
         return left(Reason.ILLEGAL, f": {error}")
-    line = _tiled_sentence(made, name, best, whole)
-    said.append(weighed(PASS, made.statements, True, line, best.total, whole.total, chosen))
-    return Claims(made.nest, (Tiled(made, best),), tuple(said))
+    said.append(weighed(PASS, made.statements, True, _tiled_sentence(made, name, best.cost, whole), *prices))
+    return Claims(made.nest, (Tiled(made, best.cost),), tuple(said))
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """A way to run a pipeline: the stages that are inlined, and the price of tiles of the rest, if any are left."""
+
+    gone: tuple[str, ...]
+    cost: StageCost
+    tiled: bool = True
+
+    @property
+    def name(self) -> str:
+        return _by(self.cost.sizes) if self.tiled else INLINED
+
+    @property
+    def how(self) -> str:
+        return f"in tiles of {self.name}" if self.tiled else "in one sweep"
+
+
+def _choices(
+    nest: Nest, model: StageModel, pipeline: Pipeline, stages: Mapping[str, Statement]
+) -> Iterator[_Choice]:
+    """Tiles of every size, with the stages inlined that are best so in a typical one; and all stages inlined."""
+    gone = _inlined(nest, model, pipeline, stages)
+    passes = model.passes(without(stages, gone))
+    for sizes in _sizes(model.parts, model.extents):
+        yield _Choice(gone, model.in_tiles(passes, sizes))
+    sweep = _in_one_sweep(nest, pipeline, stages)
+    if sweep is not None:
+        yield _Choice(pipeline.producers, model.apart(model.passes(sweep)), tiled=False)
 
 
 # -- inlining ----------------------------------------------------------------------------------------------------------
@@ -108,6 +151,21 @@ def without(stages: Mapping[str, Statement], gone: tuple[str, ...]) -> dict[str,
         left = {
             n: substituted(s, producer) if reads(s, producer.write.tensor) else s for n, s in left.items()
         }
+    return left
+
+
+def _in_one_sweep(
+    nest: Nest, pipeline: Pipeline, stages: Mapping[str, Statement]
+) -> dict[str, Statement] | None:
+    """The results with all stages inlined; None where one cannot be, or an expression grows too large."""
+    if any(why_not_inline(nest, name) is not None for name in pipeline.producers):
+        return None
+    left, (instructions, nodes) = dict(stages), LARGEST
+    for name in pipeline.producers:
+        left = without(left, (name,))
+        for body in {s.body for s in left.values()}:
+            if sum(1 for _ in sympy.preorder_traversal(body)) > nodes or slots(body) > instructions:
+                return None
     return left
 
 
@@ -146,12 +204,30 @@ def _inlined(
 
 
 def _sizes(parts: Parts, extents: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Rows × columns of the last two dimensions that every result can have; the ones further out one by one."""
+    """Planes × rows × columns that every result can have; dimensions further out one by one if no stencil moves along
+    them.
+    """
+    widened = {
+        d
+        for part in parts.of.values()
+        for d, border in zip(part.along, part.border, strict=True)
+        if d is not None and border
+    }
     *outer, columns = extents
-    choices: list[tuple[int, ...]] = [(1,) for _ in outer]
+    last = len(outer)
+    choices: list[tuple[int, ...]] = [
+        tuple(n for n in PLANES if n <= max(1, extent)) if d in widened else (1,)
+        for d, extent in enumerate(outer)
+    ]
     if outer:
         choices[-1] = tuple(r for r in ROWS if r <= max(1, outer[-1]))
-    choices.append((*(c for c in COLUMNS if c < columns), -(-columns // 64) * 64))
+    few = () if last in widened else (FEW,)
+    choices.append(
+        (
+            *(c for c in (*few, *COLUMNS) if c < columns),
+            -(-columns // FEW) * FEW if few else -(-columns // 64) * 64,
+        )
+    )
     for sizes in product(*choices):
         if all(
             (k * s).denominator == 1

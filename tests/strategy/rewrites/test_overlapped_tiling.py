@@ -15,10 +15,11 @@ from polyfuse import nn
 from polyfuse.ir.tree import loops
 from polyfuse.machine import Machine
 from polyfuse.rewrite import expand
+from polyfuse.strategy.candidates import Choose, Wish
 from polyfuse.strategy.cost.stencil_stages import slots
 from polyfuse.strategy.match.stencil import parts_of_tiles, pipelines
 from polyfuse.strategy.pipeline import plan_for
-from polyfuse.strategy.rewrites.overlapped_tiling import recomputed
+from polyfuse.strategy.rewrites.overlapped_tiling import PASS, recomputed
 from tests.frontend.python.running import called, defined
 from tests.support.examples import examples
 from tests.support.pipelines import Pipeline
@@ -99,6 +100,35 @@ def test_products_are_inlined_and_gradients_recomputed_in_tiles() -> None:
     assert times == {1.0, (rows + 2) * (columns + 2) / (rows * columns)}
     assert f"in tiles of {rows} x {columns}, computed per element: Ix, Iy 1.0" in tiles
     assert "bytes less move" in tiles
+
+
+VOLUME = """
+@pf.nest
+def steps(x: "f64[N + 4, N + 4, K]", y: "f64[N, N, K]"):
+    lap = 4.0 * x[1:N + 3, 1:N + 3] - (x[2:N + 4, 1:N + 3] + x[:N + 2, 1:N + 3] + x[1:N + 3, 2:] + x[1:N + 3, :N + 2])
+    up = lap[1:, 1:N + 1] - lap[:-1, 1:N + 1]
+    left = lap[1:N + 1, 1:] - lap[1:N + 1, :-1]
+    y[:] = x[2:N + 2, 2:N + 2] - CHANGE
+"""
+
+
+def test_stages_that_take_few_operations_run_in_one_sweep() -> None:
+    """Thirteen elements of x for one of y: less than the laplacians and differences would move through memory."""
+    nest = defined(VOLUME.replace("CHANGE", "(up[1:] - up[:-1] + left[:, 1:] - left[:, :-1])"))
+    done = recomputed(expand(nest.with_sizes({"N": 128, "K": 160})).nest, Machine.preset("xeon"))
+    assert [s.write.tensor for s in done.nest.statements if s.dims] == ["y"]
+    assert all(remark.taken for remark in done.remarks)
+
+
+def test_tiles_of_a_volume_have_planes_where_stages_need_more_of_them() -> None:
+    """What takes a square root is not computed five times; a stage that is read on both sides is in tiles."""
+    nest = defined(
+        VOLUME.replace("4.0 * x", "np.sqrt(x[1:N + 3, 1:N + 3]) * x").replace("CHANGE", "(up[1:] - up[:-1])")
+    )
+    choose = Choose().with_wishes([Wish(PASS, frozenset(), "8 x 16 x 160")])
+    nest = expand(nest.with_sizes({"N": 128, "K": 160})).nest
+    (one,) = recomputed(nest, Machine.preset("xeon"), choose).tiled
+    assert one.overlapped.sizes == (16, 8, 160)
 
 
 def test_a_plan_keeps_temporaries_in_a_tile_and_says_what_is_recomputed() -> None:
