@@ -14,8 +14,8 @@ a size of NPBench's, plus or minus a small constant. One process for each progra
 the CPU and runs it at all sizes: a preset of NPBench's, or the integers of preset S times a factor. The seconds are
 those of the processor, not of the clock, and without imports. What `@pf.nest` refuses is tried as a `pf.program`, which
 compiles the pieces around what stays Python. `times` measures calls at the first of the sizes, for which polyfuse
-compiles as JAX does, against NumPy and NPBench's own versions for numba and JAX where these are installed, in turns.
-For one thread set NUMBA_NUM_THREADS and OPENBLAS_NUM_THREADS to 1, and XLA_FLAGS to
+compiles as JAX does, default arguments included, against NumPy and NPBench's own versions for numba and JAX where these
+are installed, in turns. For one thread set NUMBA_NUM_THREADS and OPENBLAS_NUM_THREADS to 1, and XLA_FLAGS to
 "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"; processor seconds of the fastest turn count. With
 `--clock wall` it is the median of the clock's, for more threads. A size is a preset, or one times a factor, as M*0.5.
 """
@@ -260,10 +260,10 @@ def _compiled(program: Program, sizes: Mapping[str, Any]) -> Callable[..., Any]:
         rest = [names.index(name) for name in names if name not in FIXED[program.name]]
         return lambda *given: run(*(given[position] for position in rest))
     nest = pf.nest(program.function, types=types(program))
-    arguments = dict(
-        zip(inspect.signature(program.function).parameters, program.arguments(sizes).values(), strict=False)
-    )
-    return pf.compile(nest, target="cpu", sizes=_sizes(nest, sizes, arguments))
+    parameters = inspect.signature(program.function).parameters
+    known = {name: each.default for name, each in parameters.items() if isinstance(each.default, int)}
+    known |= dict(zip(parameters, program.arguments(sizes).values(), strict=False))
+    return pf.compile(nest, target="cpu", sizes=_sizes(nest, sizes, known))
 
 
 def _numba_of(program: Program, _: Mapping[str, Any]) -> Side | None:
