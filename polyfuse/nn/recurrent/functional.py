@@ -59,10 +59,13 @@ def gru(
     b: Parameter | None = None,
     bu: Parameter | None = None,
     h: Parameter | None = None,
+    *,
+    reset_after: bool = True,
 ) -> tuple[Value, Value]:
     """A gated recurrent unit over a sequence; gates r, z, n. Cho et al. (2014), the reset gate as in torch and cuDNN.
 
     n = tanh(x @ w.T + b + r * (h @ u.T + bu)), h' = (1 - z) * n + z * h: the reset gate multiplies after the product.
+    The paper's multiplies before it: n = tanh(x @ w.T + b + (r * h) @ u.T + bu).
 
     Args:
         x: (T, B, D).
@@ -71,6 +74,7 @@ def gru(
         b: (3 H,); given together with bu or not at all.
         bu: (3 H,).
         h: The first state (B, H); 0 by default.
+        reset_after: False for the paper's form.
 
     Returns:
         Outputs (T, B, H), last h (B, H).
@@ -78,7 +82,7 @@ def gru(
     Raises:
         BadArgument: if the sizes do not fit together, or one of the biases is missing.
     """
-    states = _recurrence(GRU(), x, w, u, b, bu, _given(h), sequence=True)
+    states = _recurrence(GRU(reset_after), x, w, u, b, bu, _given(h), sequence=True)
     return _outputs(states), _last(states)
 
 

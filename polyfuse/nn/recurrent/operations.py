@@ -103,6 +103,11 @@ class Cell:
         return False
 
     @property
+    def first(self) -> int:
+        """How many gates the product with h gives: all, or those that the others wait for."""
+        return self.gates
+
+    @property
     @abstractmethod
     def stems(self) -> tuple[str, ...]:
         """The names of the gates' statements without their number."""
@@ -114,9 +119,13 @@ class Cell:
         products: Sequence[Tensor],
         olds: Sequence[Tensor],
         news: Sequence[Tensor],
+        u: Tensor,
         inner: Tensor | None,
     ) -> None:
-        """The statements from the products to the new states; `inner` is the bias of a product with h that is apart."""
+        """The statements from the products to the new states.
+
+        `u` are the state's weights, and `inner` is the bias of a product with h that is apart.
+        """
 
 
 @dataclass(frozen=True)
@@ -146,6 +155,7 @@ class RNN(Cell):
         products: Sequence[Tensor],
         olds: Sequence[Tensor],
         news: Sequence[Tensor],
+        u: Tensor,
         inner: Tensor | None,
     ) -> None:
         """`hidden`."""
@@ -184,6 +194,7 @@ class LSTM(Cell):
         products: Sequence[Tensor],
         olds: Sequence[Tensor],
         news: Sequence[Tensor],
+        u: Tensor,
         inner: Tensor | None,
     ) -> None:
         """`cell` and `hidden`."""
@@ -195,7 +206,13 @@ class LSTM(Cell):
 
 @dataclass(frozen=True)
 class GRU(Cell):
-    """h' = n + z * (h - n), n = tanh(of x + r * of h): gates r, z, n. Cho et al. (2014), in cuDNN's form."""
+    """h' = n + z * (h - n): gates r, z, n. Cho et al., Learning Phrase Representations (2014).
+
+    reset_after:        n = tanh(of x + r * of h)       torch's and cuDNN's form
+    not reset_after:    n = tanh(of x + of r * h)       the paper's: n's product waits for r
+    """
+
+    reset_after: bool = True
 
     @property
     def name(self) -> str:
@@ -209,13 +226,18 @@ class GRU(Cell):
 
     @property
     def apart(self) -> bool:
-        """r multiplies what h gives to n, not what x gives."""
-        return True
+        """Where r multiplies what h gives to n, it does not multiply what x gives."""
+        return self.reset_after
+
+    @property
+    def first(self) -> int:
+        """All; or r and z, and n's product is of r * h."""
+        return 3 if self.reset_after else 2
 
     @property
     def stems(self) -> tuple[str, ...]:
         """The candidate, and the new state."""
-        return ("candidate", "hidden")
+        return (*(() if self.reset_after else ("reset", "stepreset")), "candidate", "hidden")
 
     def gated(
         self,
@@ -223,9 +245,21 @@ class GRU(Cell):
         products: Sequence[Tensor],
         olds: Sequence[Tensor],
         news: Sequence[Tensor],
+        u: Tensor,
         inner: Tensor | None,
     ) -> None:
-        """`candidate` and `hidden`."""
+        """`candidate` and `hidden`; in the paper's form `reset` and `stepreset` before: r * h, and n's product."""
+        n = step.to.temporary("n", step.number, tuple(step.domain.values()), products[0].dtype)
+        here = element(n, step.domain)
+        if self.reset_after:
+            z = self._after(step, products, here, inner)
+        else:
+            z = self._before(step, products[0], olds[0], u, here)
+        # n + z * (h - n): z once
+        step.assign("hidden", f"{step.new(news[0])} = {here} + {z} * ({step.old(olds[0])} - {here})")
+
+    def _after(self, step: Step, products: Sequence[Tensor], here: str, inner: Tensor | None) -> str:
+        """Assign the candidate, whose product with h is r's to multiply. Return z as text."""
         given, own = products
 
         def of_h(gate: int) -> str:
@@ -233,11 +267,21 @@ class GRU(Cell):
             return value if inner is None else f"({value} + {element(inner, [step.stacked(gate)])})"
 
         r, z = (sigmoid(f"({step.gate(given, gate)} + {of_h(gate)})") for gate in range(2))
-        n = step.to.temporary("n", step.number, tuple(step.domain.values()), given.dtype)
-        here = element(n, step.domain)
         step.assign("candidate", f"{here} = tanh({step.gate(given, 2)} + {r} * {of_h(2)})")
-        # n + z * (h - n): z once
-        step.assign("hidden", f"{step.new(news[0])} = {here} + {z} * ({step.old(olds[0])} - {here})")
+        return z
+
+    def _before(self, step: Step, given: Tensor, h: Tensor, u: Tensor, here: str) -> str:
+        """Add the product of r * h to n's sum, and assign the candidate. Return z as text."""
+        r, z = (sigmoid(step.gate(given, gate)) for gate in range(2))
+        reset = step.to.temporary("rh", step.number, tuple(step.domain.values()), given.dtype)
+        step.assign("reset", f"{element(reset, step.domain)} = {r} * {step.old(h)}")
+        *outside, unit, other = step.to.dims(len(step.domain) + 1)
+        every = {**dict(zip(outside, list(step.domain.values())[:-1], strict=True)), unit: step.k[1]}
+        sums = element(given, [*outside, f"{unit} + {2 * step.k[1]}"])
+        factor = f"{element(reset, [*outside, other])} * {element(u, [f'{unit} + {2 * step.k[1]}', other])}"
+        step.to.assign(f"stepreset{step.number}", {**every, other: step.k[1]}, f"{sums} += {factor}")
+        step.assign("candidate", f"{here} = tanh({step.gate(given, 2)})")
+        return z
 
 
 @dataclass(frozen=True)
@@ -317,7 +361,7 @@ class Recurrence(Operation):
         step = Step(to, n, times, (every[-2], rows), (every[-1], hidden))
         with to.together(every[0]) if self.sequence else nullcontext():
             products = [z, self._product(step, u, olds[0], z)]
-            self.cell.gated(step, products, olds, news, inner)
+            self.cell.gated(step, products, olds, news, u, inner)
 
     def _biases(self, to: Emitter, n: int, biases: Sequence[Tensor]) -> Tensor | None:
         """The bias of the product with x: both biases where the products are added."""
@@ -356,7 +400,8 @@ class Recurrence(Operation):
         """Emit the state's contribution to the gates, added to the input's or separate from it."""
         to, n = step.to, step.number
         *here, m, k = to.dims(z.rank + 1)
-        every = dict(zip((*here, m), extents(z), strict=True))
+        stacked = self.cell.first * step.k[1]
+        every = dict(zip((*here, m), (*extents(z)[:-1], stacked), strict=True))
         target = to.temporary("q", n, extents(z), z.dtype) if self.cell.apart else z
         if self.cell.apart:
             to.assign(f"stepzero{n}", every, f"{element(target, every)} = 0.0")

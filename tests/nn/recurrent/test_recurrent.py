@@ -17,7 +17,7 @@ from tests.support.examples import examples
 Array = np.ndarray[Any, Any]
 States = tuple[Array, ...]
 
-GATES = {"lstm": 4, "gru": 3, "rnn": 1, "rnn_relu": 1}
+GATES = {"lstm": 4, "gru": 3, "gru_before": 3, "rnn": 1, "rnn_relu": 1}
 
 
 def sigmoid(x: Array) -> Array:
@@ -36,6 +36,13 @@ def stepped(kind: str, x: Array, states: States, w: Array, u: Array, b: Array, b
     if kind == "gru":
         r, z = (sigmoid(a + c) for a, c in zip(of_x[:2], of_h[:2], strict=True))
         n = np.tanh(of_x[2] + r * of_h[2])
+        return ((1 - z) * n + z * h,)
+    if kind == "gru_before":
+        (r, z), of_n = (
+            (sigmoid(a + c) for a, c in zip(of_x[:2], of_h[:2], strict=True)),
+            slice(2 * h.shape[1], None),
+        )
+        n = np.tanh(of_x[2] + (r * h) @ u[of_n].T + bu[of_n])
         return ((1 - z) * n + z * h,)
     total = of_x[0] + of_h[0]
     return (np.tanh(total) if kind == "rnn" else np.maximum(total, 0),)
@@ -61,8 +68,8 @@ def given_to(kind: str, x: nn.Value, states: list[nn.Value], parameters: list[An
     w, u, b, bu = parameters
     if kind == "lstm":
         return nn.lstm(x, w, u, b, bu, *states)
-    if kind == "gru":
-        return nn.gru(x, w, u, b, bu, *states)
+    if kind.startswith("gru"):
+        return nn.gru(x, w, u, b, bu, *states, reset_after=kind == "gru")
     return nn.rnn(x, w, u, b, bu, *states, nonlinearity="relu" if kind == "rnn_relu" else "tanh")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -55,8 +56,6 @@ def _importer(kind: str) -> Callable[..., tuple[Value, ...]]:
         value = nn.permute(value, (1, 0, 2)) if layout else value
         steps, batch, _ = value.shape
         _check(kind, node, sequence_lens, number(kind, steps), p, clip, input_forget)
-        if kind == "GRU" and not linear_before_reset:
-            raise Unsupported("multiplies by the reset gate before the product (linear_before_reset = 0)")
         ways = 2 if direction == "bidirectional" else 1
         kinds = [name.lower() for name in activations] or list(USUAL[kind]) * ways
         each = len(kinds) // ways
@@ -64,7 +63,7 @@ def _importer(kind: str) -> Callable[..., tuple[Value, ...]]:
         hidden = inner.shape[2]
         outputs, ends = [], []
         for way in range(ways):
-            function = _run(kind, tuple(kinds[way * each : (way + 1) * each]))
+            function = _run(kind, tuple(kinds[way * each : (way + 1) * each]), bool(linear_before_reset))
             order = ORDERS[kind]
             bias: list[Value | None] = [None, None]
             if b is not None:
@@ -115,12 +114,12 @@ def _check(
         raise Unsupported(f"a {kind} with clip or input_forget")
 
 
-def _run(kind: str, activations: tuple[str, ...]) -> Run:
+def _run(kind: str, activations: tuple[str, ...], reset_after: bool) -> Run:
     if kind == "RNN" and activations == ("relu",):
         return lambda x, w, u, b, bu, h=None: nn.rnn(x, w, u, b, bu, h, "relu")
     if activations != USUAL[kind]:
         raise Unsupported(f"a {kind} with the activations {', '.join(activations)}")
-    runs: dict[str, Run] = {"LSTM": nn.lstm, "GRU": nn.gru, "RNN": nn.rnn}
+    runs: dict[str, Run] = {"LSTM": nn.lstm, "GRU": partial(nn.gru, reset_after=reset_after), "RNN": nn.rnn}
     return runs[kind]
 
 
