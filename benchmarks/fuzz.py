@@ -47,6 +47,8 @@ PROPERTIES: Mapping[str, str] = {
     "products": "tests.random.test_random_products:test_machine_code_is_what_the_oracle_says",
     "gathers": "tests.random.test_random_gathers:test_rows_that_integers_choose",
     "places": "tests.frontend.python.test_random_places:test_random_updates_at_places",
+    "arrays": "tests.frontend.python.numpy.test_random_arrays:test_random_arrays_mean_what_numpy_means",
+    "array types": "tests.frontend.python.numpy.test_random_types:test_random_types_mean_what_numpy_means",
     "types": "tests.random.test_random_types:test_both_targets_have_numpys_types",
 }
 """A kind of case and the test that makes and checks such cases."""
@@ -56,6 +58,9 @@ REFUSED = ("refused", "invalid", "not affine")
 
 BATCH = 20
 """Cases of a process: few, so that a failure does not end many, and that a seed makes them again in minutes."""
+
+LONG: Mapping[str, int] = {"arrays": 500, "array types": 500}
+"""Cases of a process of kinds that take a hundredth of the time in which a process starts."""
 
 SHRINKING = 60
 """Seconds for a failure to be minimised; hypothesis has 300."""
@@ -188,7 +193,9 @@ def _run(kind: str, seed: int, pipe: Connection) -> None:
     )
     hypothesis.settings.load_profile("fuzz")
     module, _, name = PROPERTIES[kind].partition(":")
-    pipe.send(batch_of(getattr(importlib.import_module(module), name), seed, BATCH, pipe.send))
+    pipe.send(
+        batch_of(getattr(importlib.import_module(module), name), seed, LONG.get(kind, BATCH), pipe.send)
+    )
     pipe.close()
 
 

@@ -120,13 +120,16 @@ class TiledNest:
         return Access(access.tensor, on_domain(map_, self.domain(statement)))
 
     def tensor(self, tensor: Tensor) -> Tensor | None:
-        """The tensor with a dimension for each of the tiles' loops; None if their number is not an extent."""
+        """The tensor with a dimension for each of the tiles' loops; None if their number is not an extent.
+
+        The window of complex numbers may have their real or their imaginary parts alone: it is one of real numbers.
+        """
         if tensor.name not in self.windows:
             return tensor
         counts = self.tile_counts
         if counts is None:
             return None
-        return replace(tensor, shape=(*counts, *self.windows[tensor.name].shape))
+        return replace(tensor, shape=(*counts, *self.windows[tensor.name].shape), pairs=False)
 
     @cached_property
     def tile_counts(self) -> tuple[int | str, ...] | None:

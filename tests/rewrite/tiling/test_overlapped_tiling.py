@@ -50,6 +50,20 @@ def test_a_tile_computes_what_it_needs_and_two_elements_of_its_neighbour_s() -> 
         assert_close(by_source(done.nest, arrays, {"N": n}), expected, 0.0)
 
 
+@pf.nest
+def turned(x: c64[N], y: f32[N - 2]):
+    T = np.empty(N - 1, np.complex64)
+    T.real[:] = x[:-1].real * x[1:].imag
+    y[:] = T[:-1].real + T[1:].real
+
+
+def test_a_tile_may_need_one_part_of_complex_numbers() -> None:
+    real, last = (s.name for s in turned.statements)
+    done = overlap(turned, {last: {"i0": 8}}, [real])
+    window = done.nest.tensor("T")
+    assert (window.shape[-1], window.pairs) == (1, False)
+
+
 def test_the_tiles_loop_is_parallel_and_the_temporary_fits_a_tile() -> None:
     schedule = pf.Schedule(smooth)
     refused = schedule.fuse("S0", "S1", at="i", shift={"i": 2}).why_not("bind", "S0", i="cores")

@@ -58,7 +58,7 @@ def broadcast(program: Program, value: Array | Scalar, shape: tuple[ast.expr, ..
     repeats = []
     for own, wanted in zip(kept.shape, shape[missing:], strict=True):
         repeats.append(constant(own) == 1 and constant(wanted) != 1)
-        if not repeats[-1] and not program.geometry.same(own, wanted):
+        if not repeats[-1] and not program.alike(own, wanted):
             program.refuse(
                 _unlike(value.shape, shape), "arrays that broadcast: equal extents, or 1; assert N == M"
             )
@@ -82,7 +82,7 @@ def common_shape(program: Program, values: Sequence[Array | Scalar]) -> tuple[as
             known = shape[position]
             if constant(known) == 1:
                 shape[position] = own
-            elif constant(own) != 1 and not program.geometry.same(own, known):
+            elif constant(own) != 1 and not program.alike(own, known):
                 shapes = [v.shape for v in values if isinstance(v, Array)]
                 program.refuse(
                     " and ".join(shape_text(one) for one in shapes)

@@ -176,8 +176,12 @@ def shared_terms(
 ) -> tuple[list[ast.stmt], list[ast.expr]]:
     """(variables for the terms that the parts of a number have in common, the parts with these in their place).
 
-    Terms are in common where they are the same node. What stands in a choice need not exist where it is not taken, and
-    stays there; elements are read where they are used.
+    Terms are in common where they are the same node, in one part, too. Of a choice, the test and what both alternatives
+    have are computed before; what one alternative has need not exist where it is not taken, and stays there. Elements
+    are read where they are used.
+
+    a / b    ->   larger = abs(br) >= abs(bi);  large = br if larger else bi;  …;  rest = second - first * ratio
+                  real = (first + second * ratio) / scale;  imaginary = (rest if larger else -rest) / scale
     """
     uses: dict[int, int] = {}
 
@@ -190,10 +194,19 @@ def shared_terms(
     made: list[ast.stmt] = []
     kept: dict[int, ast.expr] = {}
 
-    def visit(node: ast.expr) -> ast.expr:
+    def visit(node: ast.expr, within: frozenset[int] | None = None) -> ast.expr:
+        """The node with variables in it; outside of the nodes `within`, if they are given, it stays as it is."""
+        if within is not None and id(node) not in within:
+            inside = isinstance(node, ast.IfExp | ast.Subscript)
+            return node if inside else _with_children(node, lambda child: visit(child, within))
         if id(node) not in kept:
-            found = node if isinstance(node, ast.IfExp | ast.Subscript) else _with_children(node, visit)
-            if uses[id(node)] > 1 and _operations(node) >= SHARED and not isinstance(node, ast.Subscript):
+            found = node
+            if isinstance(node, ast.IfExp):
+                both = _nodes(node.body) & _nodes(node.orelse)
+                found = ast.IfExp(visit(node.test), visit(node.body, both), visit(node.orelse, both))
+            elif not isinstance(node, ast.Subscript):
+                found = _with_children(node, visit)
+            if uses[id(node)] > 1 and _is_worth_a_variable(node):
                 variable = fresh("part")
                 made.append(ast.Assign([ast.Name(variable, ast.Store())], found))
                 found = ast.Name(variable, ast.Load())
@@ -203,6 +216,19 @@ def shared_terms(
     for part in own:
         count(part)
     return made, [visit(part) for part in own]
+
+
+def _is_worth_a_variable(node: ast.expr) -> bool:
+    """True for terms of some operations. A test of indices stays where it is, since it splits a loop's domain."""
+    if isinstance(node, ast.Subscript) or _operations(node) < SHARED:
+        return False
+    reads = any(isinstance(part, ast.Subscript | ast.Call | ast.IfExp) for part in ast.walk(node))
+    return reads or not isinstance(node, ast.Compare | ast.BoolOp)
+
+
+def _nodes(node: ast.AST) -> frozenset[int]:
+    """The identities of a node and all its parts."""
+    return frozenset(map(id, ast.walk(node)))
 
 
 def _with_children(node: ast.expr, visit: Callable[[ast.expr], ast.expr]) -> ast.expr:
@@ -221,7 +247,7 @@ def _with_children(node: ast.expr, visit: Callable[[ast.expr], ast.expr]) -> ast
 def _operations(node: ast.AST) -> int:
     if isinstance(node, ast.Subscript):
         return 0
-    own = isinstance(node, ast.BinOp | ast.Call | ast.IfExp)
+    own = isinstance(node, ast.BinOp | ast.Call | ast.IfExp | ast.Compare)
     return own + sum(map(_operations, ast.iter_child_nodes(node)))
 
 

@@ -6,6 +6,7 @@ import ast
 import builtins
 import math
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -113,20 +114,43 @@ class Program:
 
         Sizes that may be equal are assumed to be: a call with others is refused, as NumPy's is.
         """
+        if self.alike(left, right):
+            return True
+        return not self.scope and self._assumes(ast.Compare(left, [ast.Eq()], [right]))
+
+    def alike(self, left: ast.expr, right: ast.expr) -> bool:
+        """True if two extents are equal, where bounds of slices are assumed to count from the array's start.
+
+        x[:N - 2] has N - 2 elements for N >= 2, and 2 * N - 2 for N = 1. A call with N = 1 is refused if an array of
+        N - 2 elements has to have as many.
+        """
         if self.geometry.same(left, right):
             return True
-        used = {part.id for side in (left, right) for part in ast.walk(side) if isinstance(part, ast.Name)}
-        if self.scope or not used <= set(self.names.sizes):
-            return False
-        test = placed(ast.Compare(left, [ast.Eq()], [right]), self.place)
+        tests: list[ast.expr] = []
+
+        class FromStart(ast.NodeTransformer):
+            def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+                tests.append(node.test)
+                made = self.visit(node.body)
+                assert isinstance(made, ast.expr), "an expression stays one"
+                return made
+
+        plain = [FromStart().visit(deepcopy(side)) for side in (left, right)]
+        return bool(tests) and self.geometry.same(*plain) and all(map(self._assumes, tests))
+
+    def _assumes(self, test: ast.expr) -> bool:
+        """Assume a condition on sizes, which calls are checked for. False if it is none, or never holds."""
+        used = {part.id for part in ast.walk(test) if isinstance(part, ast.Name)}
+        test = placed(test, self.place)
         affine = self.geometry.here().affine
-        if not affine.is_condition(test):
+        if not used <= set(self.names.sizes) or not affine.is_condition(test):
             return False
         context = self.context.intersect(affine.condition(test).params())
         if context.is_empty():
             return False
-        self.context = context
-        self.assumed.append(placed(ast.Assert(test), self.place))
+        if not context.is_equal(self.context):
+            self.context = context
+            self.assumed.append(placed(ast.Assert(test), self.place))
         return True
 
     def function(self, text: str) -> ast.expr:

@@ -214,6 +214,15 @@ def test_what_both_parts_compute_is_computed_once() -> None:
     assert str(pf.nest(powers).elements).count("*") < 20
 
 
+def test_a_quotient_tests_which_part_is_larger_once() -> None:
+    def quotients(x: c128[N], y: c128[N]):
+        x[1:] /= y[1:]
+
+    text = str(pf.nest(quotients).elements)
+    assert text.count(">=") == 1
+    assert max(map(len, text.splitlines())) < 130
+
+
 @pytest.mark.parametrize("real", [dtype for dtype in ITEMSIZE if dtype != "bfloat16"])
 @pytest.mark.parametrize("dtype", COMPLEX)
 def test_common_types_are_numpys(dtype: str, real: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -208,6 +209,29 @@ def _dot(x: Any, y: Any) -> Any:
 )
 def test_powers_that_fit_are_known(text: str, value: int | None) -> None:
     assert constant(ast.parse(text, mode="eval").body) == value
+
+
+def between(x: f64[N], y: f64[N], steps: i64):
+    for _ in range(steps):
+        y[1 : N - 1] = x[0 : N - 2] + x[2:N]
+
+
+def test_bounds_of_slices_that_must_fit_count_from_the_start() -> None:
+    assert body(between).startswith("    assert N - 2 >= 0\n")
+    given = {"x": np.arange(5.0), "y": np.zeros(5), "steps": 1}
+    found = pf.interpret(pf.nest(between), given, {"N": 5})
+    np.testing.assert_array_equal(found["y"], [0.0, 2.0, 4.0, 6.0, 0.0])
+
+
+def local_names(x: f64[N]):
+    import math as own
+
+    shape = (2,) * 2
+    x[0] = own.pi * shape[1] + own.sqrt(x[1])
+
+
+def test_a_loaded_module_may_be_imported_and_a_tuple_repeated() -> None:
+    assert float(pf.interpret(pf.nest(local_names), {"x": np.zeros(2)}, {"N": 2})["x"][0]) == 2 * math.pi
 
 
 def test_a_default_has_a_type() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from polyfuse.frontend.python.numpy.expressions.evaluator import ALLOWED, Evaluator, rebuilt
+from polyfuse.frontend.python.numpy.expressions.names import is_local
 from polyfuse.frontend.python.numpy.frames import LocalFunction
 from polyfuse.frontend.python.numpy.program import CALLED
 from polyfuse.frontend.python.numpy.values import Array, Scalar, Static, Value, as_test, common_type
@@ -79,7 +80,8 @@ def _scalar_call(e: Evaluator, node: ast.Call, called: str, args: list[Scalar]) 
     else:
         dtype = real_type(common_type(types)) if types else "fraction"  # type: ignore[arg-type]
     nodes = [arg.node for arg in args]
-    function = node.func if e.frame.is_first or called not in CALLED else e.program.function(called)
+    known = e.frame.is_first and not (isinstance(node.func, ast.Attribute) and is_local(e, node.func.value))
+    function = node.func if known or called not in CALLED else e.program.function(called)
     if called in ("pow", "where") and not e.frame.is_first:
         made: ast.expr = (
             ast.BinOp(nodes[0], ast.Pow(), nodes[1])

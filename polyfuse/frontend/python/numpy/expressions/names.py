@@ -44,6 +44,11 @@ def named_value(e: Evaluator, node: ast.Name) -> Value:
     return from_outside(e, node, e.frame.outside(node.id))
 
 
+def is_local(e: Evaluator, node: ast.expr) -> bool:
+    """True for a module that the function imports itself: other readers do not know its name."""
+    return isinstance(node, ast.Name) and e.frame.found(node.id) is not None
+
+
 def from_outside(e: Evaluator, node: ast.expr, outside: object) -> Value:
     """A Python object as a value: a number keeps its name in the decorated function."""
     dtype = weak_type(outside)
@@ -123,6 +128,11 @@ def attribute(e: Evaluator, node: ast.Attribute) -> Value:
             plain = found.item() if isinstance(found, np.generic) else found
             return Scalar(placed(number(plain), node), weak_type(found) or "integer")
         if isinstance(inner.value, ModuleType):
+            dtype = weak_type(found)
+            if is_local(e, node.value) and dtype is not None and not is_complex(dtype):
+                assert isinstance(found, int | float | np.generic), "weak_type knows numbers"
+                literal = number(found.item() if isinstance(found, np.generic) else found)
+                return Scalar(ast.copy_location(literal, node), dtype)
             return from_outside(e, node, found)
         if found is not MISSING:
             return Static(found)

@@ -95,8 +95,18 @@ def binary(e: Evaluator, node: ast.BinOp) -> Value:
         left, right = e.value(node.left), e.value(node.right)
         if isinstance(left, tuple) and isinstance(right, tuple) and isinstance(node.op, ast.Add):
             return (*left, *right)
+        count = _times(e, left, right) if isinstance(node.op, ast.Mult) else None
+        if count is not None:
+            return count
         e.refuse(node, f"{ast.unparse(node)} is no operation on numbers", ALLOWED)
     return operation(e, node, node.op, values)
+
+
+def _times(e: Evaluator, left: Value, right: Value) -> Value | None:
+    """(a, b) * 2 of a tuple and a known integer; None for others."""
+    given, number_ = (left, right) if isinstance(left, tuple) else (right, left)
+    count = known_integer(e, number_.node) if isinstance(number_, Scalar) else None
+    return given * count if isinstance(given, tuple) and count is not None else None
 
 
 def operation(e: Evaluator, node: ast.expr, op: ast.operator, values: list[Scalar | Array]) -> Scalar | Array:

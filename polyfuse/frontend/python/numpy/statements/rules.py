@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from polyfuse.frontend.python.numpy.statements.returns import early_return, give
 from polyfuse.frontend.python.numpy.statements.updates import update
 from polyfuse.frontend.python.numpy.syntax import name, placed
 from polyfuse.frontend.python.numpy.values import Scalar, Static
+from polyfuse.frontend.python.scope_names import MISSING
 
 
 def _only_warns(lowerer: Lowerer, node: ast.With) -> bool:
@@ -92,6 +94,22 @@ def _define(lowerer: Lowerer, node: ast.FunctionDef) -> None:
     lowerer.frame.variables[node.name] = Static(LocalFunction(node, lowerer.frame))
 
 
+def _import(lowerer: Lowerer, node: ast.Import | ast.ImportFrom) -> bool:
+    """import numpy as np, in a function: of modules that are loaded already, since reading a function runs nothing."""
+    found: dict[str, object] = {}
+    for part in node.names:
+        own = part.asname or part.name.split(".")[0]
+        if isinstance(node, ast.Import):
+            found[own] = sys.modules.get(part.name if part.asname else own, MISSING)
+        else:
+            module = None if node.level else sys.modules.get(str(node.module))
+            found[own] = getattr(module, part.name, MISSING)
+    if MISSING in found.values():
+        return False
+    lowerer.frame.variables.update({own: Static(value) for own, value in found.items()})
+    return True
+
+
 def _expression(lowerer: Lowerer, node: ast.Expr) -> bool:
     """A call for what it does; a docstring in an inlined function."""
     if isinstance(node.value, ast.Call):
@@ -124,6 +142,8 @@ RULES = Rules(
         ast.Pass: _pass,
         ast.Assert: _always(_assertion),
         ast.With: _with,
+        ast.Import: _import,
+        ast.ImportFrom: _import,
     },
     early_return,
     inline,
