@@ -80,7 +80,7 @@ fuzz: $(VENV)/.installed-test
 bench: $(VENV)/.installed-test
 	$(BIN)/python -m benchmarks
 
-# PolyBench LARGE against numba, gcc and NumPy: a quarter of an hour. `make bench-polybench OPTIONS="--kernels gemm,lu"`
+# PolyBench LARGE against numba, gcc, Polly and NumPy: a quarter of an hour. `make bench-polybench OPTIONS="--kernels gemm,lu"`
 bench-polybench: $(VENV)/.installed-test
 	$(BIN)/python -m benchmarks.polybench $(OPTIONS)
 

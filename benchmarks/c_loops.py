@@ -157,18 +157,18 @@ def _untranslated(node: ast.stmt | ast.expr) -> ValueError:
 
 
 def compiled(
-    nest: PythonNest, sizes: Mapping[str, int], flags: Iterable[str], folder: Path
+    nest: PythonNest, sizes: Mapping[str, int], flags: Iterable[str], folder: Path, compiler: str = "gcc"
 ) -> Callable[..., None]:
-    """The loops by gcc with these flags, called with NumPy arrays as the Python function is.
+    """The loops by a C compiler with these flags, called with NumPy arrays as the Python function is.
 
-    Raises CalledProcessError if gcc refuses its input, FileNotFoundError without gcc.
+    Raises CalledProcessError if the compiler refuses its input, FileNotFoundError without it or gcc, the linker.
     """
     source, library = folder / "kernel.c", folder / "kernel.so"
     source.write_text(c_source(nest, sizes), encoding="utf-8")
     unlinked = source.with_suffix(".o")
     # linked with -ffast-math, a library flushes subnormal numbers to zero in the whole process that loads it
     for command in (
-        ["gcc", *flags, "-fPIC", "-c", "-o", str(unlinked), str(source)],
+        [compiler, *flags, "-fPIC", "-c", "-o", str(unlinked), str(source)],
         ["gcc", "-shared", "-fopenmp", "-o", str(library), str(unlinked), "-lm"],
     ):
         subprocess.run(command, check=True, capture_output=True, text=True)

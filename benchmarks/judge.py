@@ -1,9 +1,10 @@
 """The cost model on trial: every kernel of every workload, predicted and measured, in a table sorted by the worst.
 
-    case -> nest and arguments -> compiled for this machine with so many threads -> profile -> a row for each kernel
+    all cases:  case -> nest and arguments -> compiled for this machine with so many threads
+    then each:  compiled case -> profile -> a row for each kernel
 
 python -m benchmarks.judge [--only workloads,polybench,pipelines,grid,odd,layers] [--named TEXT] [--every K]
-                           [--threads 1,2] [--turns 7] [--seconds 300] [--out FOLDER] [--resume]
+                           [--threads 1,2] [--turns 7] [--seconds 300] [--beside COMMAND] [--out FOLDER] [--resume]
 python -m benchmarks.judge --compare BEFORE AFTER      cases that became slower; exit status 1 if there are any
 
 | group | cases |
@@ -16,7 +17,9 @@ python -m benchmarks.judge --compare BEFORE AFTER      cases that became slower;
 | layers | the forty networks of benchmarks.judged_networks |
 
 The measured time is the best of the turns: neighbours make a turn longer and never shorter. A ratio above 1 is a kernel
-that takes longer than predicted and one read of the clock. Writes judge-DATE.json, .csv, .md and .svg.
+that takes longer than predicted and one read of the clock. Compiling takes minutes and measuring seconds, so that a
+command that keeps other work off the machine (`--beside`) runs only while cases are measured; it is told to end by the
+end of its input. Writes judge-DATE.json, .csv, .md and .svg.
 """
 
 from __future__ import annotations
@@ -25,9 +28,10 @@ import argparse
 import json
 import multiprocessing
 import os
+import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import log
@@ -37,6 +41,7 @@ from typing import Any
 import numpy as np
 
 import polyfuse as pf
+from benchmarks.beside import running
 from benchmarks.fresh import THREADS
 from benchmarks.judged_networks import NETWORKS
 from benchmarks.options import some_of
@@ -143,12 +148,22 @@ def of_network(name: str) -> Made:
 # -- measuring ---------------------------------------------------------------------------------------------------------
 
 
-def judged(name: str, turns: int) -> list[Row]:
-    """Compile and measure a case in this process, with the threads that it has; a row for each kernel."""
-    group = name.split("/")[0]
-    case = next(case for case in cases(group) if case.name == name)
+_compiled: dict[str, tuple[pf.Executable, Arguments]] = {}
+"""What this process has compiled, by the names of the cases."""
+
+
+def compiled(name: str) -> None:
+    """Compile a case in this process, with the threads that it has, and run it once."""
+    case = next(case for case in cases(name.split("/")[0]) if case.name == name)
     nest, arguments = case.make()
     net = pf.compile(nest, target="cpu")
+    net.profile(**arguments, turns=1)
+    _compiled[name] = net, arguments
+
+
+def judged(name: str, turns: int) -> list[Row]:
+    """Measure a case that this process has compiled; a row for each kernel."""
+    net, arguments = _compiled[name]
     found = net.profile(**arguments, turns=turns)
     return [
         {
@@ -173,10 +188,11 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 class Worker:
-    """A process with its own number of threads that measures case after case; it is replaced where it hangs."""
+    """A process with its own number of threads that keeps what it has compiled; it is replaced where it hangs."""
 
     def __init__(self, threads: int, seconds: float) -> None:
         self.threads, self.seconds = threads, seconds
+        self.ready: list[str] = []
         self.pool = self._started()
 
     def _started(self) -> Any:
@@ -185,32 +201,53 @@ class Worker:
         )  # read where numba is loaded, in the process
         return multiprocessing.get_context("spawn").Pool(1)
 
+    def compile(self, name: str) -> list[Row]:
+        """Compile a case; no row, or one that says why it failed."""
+        failed = self._answer(name, compiled, name)
+        if not isinstance(failed, str):
+            self.ready.append(name)
+            return []
+        return [{"threads": self.threads, "case": name, "failed": failed}]
+
     def rows(self, name: str, turns: int) -> list[Row]:
-        """The rows of a case, or one that says why there are none."""
-        waiting = self.pool.apply_async(judged, (name, turns))
+        """The rows of a compiled case, or one that says why there are none."""
+        found = self._answer(name, judged, name, turns)
+        rows = [{"case": name, "failed": found}] if isinstance(found, str) else found
+        return [{"threads": self.threads, **row} for row in rows]
+
+    def _answer(self, name: str, work: Callable[..., Any], *given: Any) -> Any:
+        """What the process answers, or why it does not."""
+        waiting = self.pool.apply_async(work, given)
         try:
-            found: list[Row] = waiting.get(self.seconds)
+            return waiting.get(self.seconds)
         except multiprocessing.TimeoutError:
             self.pool.terminate()
             self.pool = self._started()
-            found = [{"case": name, "failed": f"not done after {self.seconds:.0f} s"}]
+            for other in self.ready:  # from the cache
+                if other != name:
+                    self.pool.apply(compiled, (other,))
+            return f"not done after {self.seconds:.0f} s"
         except Exception as error:  # noqa: BLE001  whatever a case fails with is its row
-            found = [{"case": name, "failed": f"{type(error).__name__}: {error}".splitlines()[0]}]
-        return [{"threads": self.threads, **row} for row in found]
+            return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
-def measure(run: Run, names: Iterable[str], threads: int, turns: int, seconds: float) -> None:
-    """Measure cases with so many threads, and keep their rows."""
+def measure(
+    run: Run, names: Iterable[str], threads: int, turns: int, seconds: float, beside: Sequence[str] = ()
+) -> None:
+    """Compile cases with so many threads, then measure them while a command runs, and keep their rows."""
     worker, known = Worker(threads, seconds), {(row["threads"], row["case"]) for row in run.rows}
     for name in names:
-        if (threads, name) in known:
-            continue
-        start = time.perf_counter()
-        rows = worker.rows(name, turns)
-        run.add(rows)
-        worst = max(rows, key=_off)
-        what = worst.get("failed") or f"worst {worst['ratio']} of {len(rows)}"
-        print(f"{time.perf_counter() - start:6.1f} s  {threads}  {name}: {what}", file=sys.stderr, flush=True)
+        if (threads, name) not in known:
+            start = time.perf_counter()
+            run.add(worker.compile(name))
+            print(f"{time.perf_counter() - start:6.1f} s  {threads}  {name}", file=sys.stderr, flush=True)
+    with running(beside):
+        for name in tuple(worker.ready):
+            rows = worker.rows(name, turns)
+            run.add(rows)
+            worst = max(rows, key=_off)
+            what = worst.get("failed") or f"worst {worst['ratio']} of {len(rows)}"
+            print(f"{threads}  {name}: {what}", file=sys.stderr, flush=True)
     worker.pool.terminate()
 
 
@@ -316,6 +353,9 @@ def main() -> None:
     parser.add_argument("--threads", default="1,2", help="numbers of threads, with commas between")
     parser.add_argument("--turns", type=int, default=7, help="turns of a kernel; the best counts")
     parser.add_argument("--seconds", type=float, default=300.0, help="the longest that a case may take")
+    parser.add_argument(
+        "--beside", type=shlex.split, default=[], metavar="COMMAND", help="runs while cases are measured"
+    )
     parser.add_argument("--out", type=Path, default=FOLDER, metavar="FOLDER")
     parser.add_argument("--resume", action="store_true", help="keep the rows of today's file of this commit")
     parser.add_argument("--compare", type=Path, nargs=2, metavar=("BEFORE", "AFTER"))
@@ -332,7 +372,7 @@ def main() -> None:
     ]
     run = Run.begin(given.out, "judge", pf.measure.environment(), given.resume)
     for threads in map(int, given.threads.split(",")):
-        measure(run, names, threads, given.turns, given.seconds)
+        measure(run, names, threads, given.turns, given.seconds, given.beside)
     text = table(run.about, run.rows)
     run.path("md").write_text(text, encoding="utf-8")
     picture(run.rows, run.path("svg"))

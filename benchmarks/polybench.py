@@ -1,10 +1,10 @@
-"""`make bench-polybench`: PolyBench's 30 kernels at LARGE against numba, gcc and NumPy; a table in benchmarks/results/.
+"""`make bench-polybench`: PolyBench's 30 kernels at LARGE against numba, gcc, Polly and NumPy.
 
-python -m benchmarks.polybench [--kernels gemm,lu] [--threads 1,2] [--resume] [--out DIR]
+python -m benchmarks.polybench [--kernels gemm,lu] [--threads 1,2] [--beside COMMAND] [--resume] [--out DIR]
 
-Each kernel runs in a process of its own for each number of threads (polybench_sides.py). The files are written anew
-after every kernel, so an interrupted run has lost one kernel; `--resume` keeps what today's files of the same commit
-have.
+Each kernel runs in a process of its own for each number of threads (polybench_sides.py); Polly is a peer where a clang
+has it. The files, in benchmarks/results/, are written anew after every kernel, so an interrupted run has lost one
+kernel; `--resume` keeps what today's files of the same commit have.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import polyfuse as pf
 from benchmarks import results
 from benchmarks.fresh import fresh
 from benchmarks.options import numbers, some_of
+from benchmarks.polybench_sides import with_polly
 from benchmarks.polybench_table import counted, summary, table
 from papers.polybench import KERNELS
 
@@ -34,7 +35,7 @@ LIMIT = 900.0
 def main() -> None:
     options = arguments()
     about = pf.measure.environment()
-    about["versions"] = {**pf.measure.versions(), "gcc": gcc_version()}
+    about["versions"] = {**pf.measure.versions(), **compilers()}
     run = results.Run.begin(options.out, "polybench", about, options.resume)
     run.rows = [row for row in run.rows if "failed" not in row]
     done = {(row["kernel"], row["threads"]) for row in run.rows}
@@ -43,7 +44,7 @@ def main() -> None:
             if (name, threads) in done:
                 continue
             start = time.perf_counter()
-            row = measured(name, threads)
+            row = measured(name, threads, options.beside)
             run.add([{**row, "whole_s": round(time.perf_counter() - start, 1)}])
             print(line(row), flush=True)
             write_table(run)
@@ -61,16 +62,19 @@ def arguments() -> argparse.Namespace:
     )
     threads = sorted({1, pf.measure.usable_cpus()})
     parser.add_argument("--threads", type=numbers, default=threads, help="numbers of threads, with commas")
+    parser.add_argument(
+        "--beside", default="", metavar="COMMAND", help="runs while turns are timed (beside.py)"
+    )
     parser.add_argument("--resume", action="store_true", help="keep what today's run of this commit measured")
     parser.add_argument("--out", type=Path, default=results.FOLDER, help="folder for the results")
     return parser.parse_args()
 
 
-def measured(name: str, threads: int) -> dict[str, Any]:
+def measured(name: str, threads: int, beside: str) -> dict[str, Any]:
     """A kernel's row; one that says why it failed, if it did."""
     try:
         row: dict[str, Any] = fresh(
-            "benchmarks.polybench_sides", name, str(threads), threads=threads, seconds=LIMIT
+            "benchmarks.polybench_sides", name, str(threads), beside, threads=threads, seconds=LIMIT
         )
     except subprocess.CalledProcessError as error:
         why = error.stderr.strip().splitlines()[-1:] or [f"ended with {error.returncode}"]
@@ -94,9 +98,15 @@ def line(row: dict[str, Any]) -> str:
     return f"{start}  {row['polyfuse_ms']:>10.2f} ms  {row['best']} / polyfuse = {row['best_ratio']:.2f}"
 
 
-def gcc_version() -> str:
-    done = subprocess.run(["gcc", "-dumpfullversion"], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
+def compilers() -> dict[str, str]:
+    """The versions of gcc, and of clang where one has Polly."""
+    commands = {"gcc": ["gcc", "-dumpfullversion"]}
+    if (clang := with_polly()) is not None:
+        commands["clang"] = [clang, "-dumpversion"]
+    return {
+        name: subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        for name, command in commands.items()
+    }
 
 
 if __name__ == "__main__":

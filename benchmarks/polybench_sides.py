@@ -4,25 +4,32 @@
     numba      numba.njit(fastmath=True, parallel=True) of the same Python function
     gcc        the same loops in C (c_loops.py), gcc -O3 -march=native -ffast-math -fopenmp
     gcc_auto   and with -ftree-parallelize-loops=THREADS, where there are several threads
+    polly      the same C by clang with Polly, if one is installed: clang -O3 -march=native -ffast-math -mllvm -polly
+               and -mllvm -polly-parallel, where there are several threads
     numpy      what a person would write with NumPy, where that takes no steps in Python
 
 Sizes are numbers for every side when it compiles. All sides run on the same arrays, which are given their first values
-again before each call, outside the clock. A peer that was far behind in its first, checked call is not called again.
+again before each call, outside the clock. A peer that was far behind in its first, checked call is not called again,
+nor is Polly where it computes something else.
 
-python -m benchmarks.polybench_sides KERNEL THREADS    prints a row of results as JSON
+python -m benchmarks.polybench_sides KERNEL THREADS BESIDE    prints a row of results as JSON
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import os
+import shlex
+import shutil
 import statistics
+import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FunctionType
@@ -32,6 +39,7 @@ import numba
 import numpy as np
 
 import polyfuse as pf
+from benchmarks.beside import running
 from benchmarks.c_loops import compiled, python_of
 from papers.polybench import KERNELS, Kernel
 from polyfuse.frontend import PythonNest
@@ -43,6 +51,10 @@ STRICT = ("-O3", "-march=native", "-ffp-contract=off")
 """The reference: without fast-math, gcc keeps Python's order and rounding (at MINI, every bit of it)."""
 
 FAST = ("-O3", "-march=native", "-ffast-math", "-fopenmp")
+
+POLLY = ("-O3", "-march=native", "-ffast-math", "-mllvm", "-polly")
+CLANGS = ("clang", *(f"clang-{version}" for version in range(23, 12, -1)))
+"""Names of clang's executables, the newest of Debian's first behind the one that a user has chosen."""
 
 BOUND = 1e-9
 """The largest difference to the reference that is allowed, relative to the largest element of the array. Sums in
@@ -60,8 +72,11 @@ LONG = 2.0
 BEHIND = (0.1, 4.0)
 """A peer that took more seconds than this, and so many times what the fastest of numba and gcc took, is timed once."""
 
-PEERS = ("numba", "gcc", "gcc_auto")
+PEERS = ("numba", "gcc", "gcc_auto", "polly")
 """The sides of which the fastest counts."""
+
+MAY_BE_WRONG = frozenset({"polly"})
+"""Peers that are left out where they compute something else, as Polly's gemver does."""
 
 
 class WrongResult(Exception):
@@ -76,20 +91,27 @@ class Side:
     build_seconds: float
 
 
-def row(name: str, kernel: Kernel, threads: int, most: int = 25) -> dict[str, Any]:
+def row(
+    name: str, kernel: Kernel, threads: int, most: int = 25, beside: Sequence[str] = ()
+) -> dict[str, Any]:
     """Everything known of one kernel with this process's threads. WrongResult if a side computes something else."""
     first = kernel.inputs(kernel.large, np.random.default_rng(0))
     net, ours = polyfuse_side(kernel)
     sides = {"polyfuse": ours, "numba": numba_side(kernel), "gcc": c_side(kernel, FAST)}
     if threads > 1:
         sides["gcc_auto"] = c_side(kernel, (*FAST, f"-ftree-parallelize-loops={threads}"))
+    if (clang := with_polly()) is not None:
+        parallel = ("-mllvm", "-polly-parallel") if threads > 1 else ()
+        sides["polly"] = c_side(kernel, (*POLLY, *parallel), clang)
     if kernel.closed is not None and name not in STEPS_IN_PYTHON:
         form = kernel.closed
         sides["numpy"] = Side(lambda **arrays: form(arrays), 0.0)
     errors, once = checked(kernel, first, sides)
+    sides = {n: side for n, side in sides.items() if n in once}
     best = min(once[n] for n in PEERS if n in once)
     left = {n: once[n] for n in once if n != "polyfuse" and once[n] > max(BEHIND[0], BEHIND[1] * best)}
-    taken = in_turns(first, {n: side for n, side in sides.items() if n not in left}, once, most)
+    with running(beside):
+        taken = in_turns(first, {n: side for n, side in sides.items() if n not in left}, once, most)
     return {
         "kernel": name, "threads": threads, **timed(taken, left), **compiled_as(net), **built(sides, errors)
     }  # fmt: skip
@@ -130,27 +152,41 @@ def numba_side(kernel: Kernel) -> Side:
     return Side(lambda **arrays: jitted(*arrays.values()), seconds)
 
 
-def c_side(kernel: Kernel, flags: tuple[str, ...]) -> Side:
+def c_side(kernel: Kernel, flags: tuple[str, ...], compiler: str = "gcc") -> Side:
     start = time.perf_counter()
-    call = by_gcc(kernel.nest, kernel.large, flags)
+    call = in_c(kernel.nest, kernel.large, flags, compiler)
     return Side(call, time.perf_counter() - start)
 
 
-def by_gcc(nest: PythonNest, sizes: Mapping[str, int], flags: tuple[str, ...]) -> Callable[..., None]:
+def in_c(
+    nest: PythonNest, sizes: Mapping[str, int], flags: tuple[str, ...], compiler: str = "gcc"
+) -> Callable[..., None]:
     with TemporaryDirectory() as folder:  # once loaded, the library is not needed any more
-        return compiled(nest, sizes, flags, Path(folder))
+        return compiled(nest, sizes, flags, Path(folder), compiler)
+
+
+@cache
+def with_polly() -> str | None:
+    """The first clang that has Polly; None if there is none."""
+    for name in filter(shutil.which, CLANGS):
+        command = [name, *POLLY, "-x", "c", "-c", os.devnull, "-o", os.devnull]
+        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+            return name
+    return None
 
 
 def checked(
     kernel: Kernel, first: Arrays, sides: Mapping[str, Side]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """(each side's largest difference to the reference, the seconds of its first call)."""
-    expected = after(by_gcc(kernel.nest, kernel.large, STRICT), kernel, first)[0]
+    """(each side's largest difference to the reference, the seconds of its first call if it may be timed)."""
+    expected = after(in_c(kernel.nest, kernel.large, STRICT), kernel, first)[0]
     errors, seconds = {}, {}
     for name, side in sides.items():
-        found, seconds[name] = after(side.call, kernel, first)
+        found, once = after(side.call, kernel, first)
         errors[name] = max(difference(found[tensor], expected[tensor]) for tensor in found)
-        if not errors[name] <= BOUND:
+        if errors[name] <= BOUND:
+            seconds[name] = once
+        elif name not in MAY_BE_WRONG:
             raise WrongResult(f"{name} differs from the reference by {errors[name]:.2g}")
     return errors, seconds
 
@@ -231,4 +267,6 @@ def built(sides: Mapping[str, Side], errors: Mapping[str, float]) -> dict[str, A
 
 
 if __name__ == "__main__":
-    print(json.dumps(row(sys.argv[1], KERNELS[sys.argv[1]], int(sys.argv[2]))))
+    print(
+        json.dumps(row(sys.argv[1], KERNELS[sys.argv[1]], int(sys.argv[2]), beside=shlex.split(sys.argv[3])))
+    )

@@ -11,7 +11,7 @@ Row = Mapping[str, Any]
 WANTED = 0.95
 """The fastest peer's time over ours, which no kernel should be below."""
 
-COLUMNS = ("polyfuse", "numba", "gcc", "gcc_auto", "numpy")
+COLUMNS = ("polyfuse", "numba", "gcc", "gcc_auto", "polly", "numpy")
 
 
 def table(rows: Iterable[Row]) -> Iterator[str]:
@@ -21,13 +21,21 @@ def table(rows: Iterable[Row]) -> Iterator[str]:
         yield f"## {counted(threads)}"
         yield ""
         yield (
-            "| kernel | polyfuse | numba | gcc | gcc, parallelised | numpy | best of numba, gcc / polyfuse | turns "
-            "| kernels | parallel | tiled | schedule |"
+            "| kernel | polyfuse | numba | gcc | gcc, parallelised | Polly | numpy "
+            "| best of these but NumPy / polyfuse | turns | kernels | parallel | tiled | schedule |"
         )
-        yield "|---" * 12 + "|"
+        yield "|---" * 13 + "|"
         yield from (_row(row) for row in every if row["threads"] == threads)
         yield ""
     yield "Medians of turns in ms; a peer marked with * was far behind in its first call and not timed again."
+    wrong = sorted({f"{row['kernel']} {row['polly_error']:.2g}" for row in every if _is_wrong(row)})
+    if wrong:
+        yield f"Polly computes something else, and is not timed, in: {', '.join(wrong)} (largest difference)."
+
+
+def _is_wrong(row: Row) -> bool:
+    """True if Polly's values were not the reference's."""
+    return "polly_error" in row and "polly_ms" not in row
 
 
 def _row(row: Row) -> str:
@@ -48,7 +56,7 @@ def summary(rows: Iterable[Row]) -> Iterator[str]:
         mean = statistics.geometric_mean(row["best_ratio"] for row in own)
         lost = [f"{row['kernel']} {row['best_ratio']:.2f}" for row in own if row["best_ratio"] < WANTED]
         yield (
-            f"{counted(threads)}, {counted(len(own), 'kernel')}: the best of numba and gcc / polyfuse, "
+            f"{counted(threads)}, {counted(len(own), 'kernel')}: the best of numba, gcc and Polly / polyfuse, "
             f"geometric mean {mean:.2f}; below {WANTED}: {', '.join(lost) or 'none'}."
         )
     for row in every:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import judge
-from benchmarks.judge import GROUPS, cases, judged, picture, slower, table
+from benchmarks.beside import running
+from benchmarks.judge import GROUPS, cases, compiled, judged, picture, slower, table
 
 ABOUT = {
     "date": "2026-11-28",
@@ -26,10 +27,19 @@ def row(case: str, predicted: float, measured: float, **more: object) -> judge.R
 
 
 def test_a_row_for_each_kernel_of_a_case() -> None:
+    compiled("layers/ReLU of 7")
     (found,) = judged("layers/ReLU of 7", turns=2)
     assert found["statements"] == "relu0"
     assert 0 < found["measured_us"] < 1000
     assert found["ratio"] == pytest.approx(found["measured_us"] / (found["predicted_us"] + 0.02), rel=0.02)
+
+
+def test_a_command_runs_beside_until_its_input_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.beside.SETTLING", 0.0)
+    ended = tmp_path / "ended"
+    with running(["sh", "-c", f"cat; touch {ended}"]):
+        assert not ended.exists()
+    assert ended.exists()
 
 
 def test_all_groups_have_cases_of_different_names() -> None:

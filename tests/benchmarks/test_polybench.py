@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.polybench_sides import (
+    PEERS,
     Side,
     WrongResult,
     checked,
@@ -17,6 +18,7 @@ from benchmarks.polybench_sides import (
     polyfuse_side,
     row,
     timed,
+    with_polly,
 )
 from benchmarks.polybench_table import summary, table
 from papers.polybench import KERNELS
@@ -31,7 +33,8 @@ def test_every_side_of_a_kernel_is_checked_and_timed() -> None:
     for side in ("polyfuse", "numba", "gcc", "gcc_auto", "numpy"):
         assert found[f"{side}_ms"] > 0
         assert found[f"{side}_error"] < 1e-14
-    assert found["best"] in ("numba", "gcc", "gcc_auto")
+    assert found["best"] in PEERS
+    assert ("polly_ms" in found) == (with_polly() is not None)
     assert found["turns"] == 2
     assert "gemm" in "\n".join(table([found]))
 
@@ -44,6 +47,9 @@ def test_a_side_that_computes_something_else_is_refused() -> None:
     assert seconds["numba"] > 0
     with pytest.raises(WrongResult, match="idle differs from the reference by"):
         checked(GEMM, first, {"idle": Side(lambda **arrays: None, 0.0)})
+    errors, seconds = checked(GEMM, first, {"polly": Side(lambda **arrays: None, 0.0)})
+    assert errors["polly"] > 1e-9
+    assert not seconds, "Polly may be wrong: it is not timed then"
 
 
 def test_ratios_are_medians_of_turns() -> None:
@@ -64,6 +70,15 @@ def test_a_row_says_which_loops_are_tiled_and_which_run_on_cores(monkeypatch: py
     assert found["budget"] == ""
 
 
+def test_the_table_says_where_polly_computes_something_else() -> None:
+    known = {"kernel": "gemver", "threads": 1, "best_ratio": 2.0, "polly_error": 0.3}
+    rest = {"once": "", "turns": 2, "kernels": 1, "parallel": "", "tiled": "", "schedule_s": 0.1}
+    lines = list(table([{**known, **rest, "polyfuse_ms": 1.0}]))
+    assert (
+        lines[-1] == "Polly computes something else, and is not timed, in: gemver 0.3 (largest difference)."
+    )
+
+
 def test_the_summary_names_the_kernels_that_lose() -> None:
     rows = [
         {"kernel": "a", "threads": 1, "best_ratio": 4.0},
@@ -71,6 +86,6 @@ def test_the_summary_names_the_kernels_that_lose() -> None:
         {"kernel": "c", "threads": 2, "failed": "gcc is not here"},
     ]
     assert list(summary(rows)) == [
-        "1 thread, 2 kernels: the best of numba and gcc / polyfuse, geometric mean 1.00; below 0.95: b 0.25.",
+        "1 thread, 2 kernels: the best of numba, gcc and Polly / polyfuse, geometric mean 1.00; below 0.95: b 0.25.",
         "c, 2 threads, failed: gcc is not here",
     ]
