@@ -29,7 +29,7 @@ from polyfuse.errors import quantity
 from polyfuse.errors.viewed import Viewed
 from polyfuse.ir.access import Access
 from polyfuse.ir.statement import Statement
-from polyfuse.sets import coalesced, maps_of, meeting, tuple_names, union_map
+from polyfuse.sets import OUT, coalesced, maps_of, meeting, tuple_names, union_map
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -338,14 +338,41 @@ def unhidden(
 
 
 def earlier(first: isl.UnionMap, second: isl.UnionMap, order: isl.UnionMap) -> isl.UnionMap:
-    """Pairs (instance of `first`, instance of `second`) that access one element, the first at an earlier date."""
+    """Pairs (instance of `first`, instance of `second`) that access one element, the first at an earlier date.
+
+    Where the first dates that differ are numbers, such as places in a sequence, they decide for all instances.
+    """
     dates = {tuple_names(part)[0]: part for part in maps_of(order)}
+    places = {name: _places(part) for name, part in dates.items()}
     found = []
     for one, other in meeting(first, second.reverse()):
-        before, after = dates.get(tuple_names(one)[0]), dates.get(tuple_names(other)[1])
-        if before is not None and after is not None:
+        early, late = tuple_names(one)[0], tuple_names(other)[1]
+        before, after = dates.get(early), dates.get(late)
+        if before is None or after is None:
+            continue
+        decided = _is_before(places[early], places[late])
+        if decided is None:
             found.append(one.apply_range(other).intersect(before.lex_lt_map(after)))
+        elif decided:
+            same = one.intersect_domain(before.domain()).apply_range(other)
+            found.append(same.intersect_range(after.domain()))
     return union_map(found)
+
+
+def _places(dates: isl.Map) -> tuple[int | None, ...]:
+    """The dates that are the same number for every instance, from outside; None for others."""
+    found = (dates.plain_get_val_if_fixed(OUT, axis) for axis in range(dates.dim(OUT)))
+    return tuple(value.to_python() if value.is_int() else None for value in found)
+
+
+def _is_before(early: tuple[int | None, ...], late: tuple[int | None, ...]) -> bool | None:
+    """True or False if numbers say that all instances are earlier, or none is; None if other dates decide."""
+    for one, other in zip(early, late, strict=False):
+        if one is None or other is None:
+            return None
+        if one != other:
+            return one < other
+    return None
 
 
 def among_groups(pairs: isl.UnionMap, operators: Mapping[str, str]) -> isl.UnionMap:

@@ -16,6 +16,7 @@ from polyfuse.ir.dependences import (
     merged,
     split,
 )
+from polyfuse.sets import IN
 
 
 def three() -> Nest:
@@ -109,6 +110,26 @@ def test_what_has_no_date_is_in_no_pair() -> None:
     both = order.union(isl.UnionMap("{ T[i] -> [i] }"))
     everywhere = "{ S[i] -> S[i + 1]; S[i] -> T[i + 1]; T[i] -> S[i + 1]; T[i] -> T[i + 1] }"
     assert earlier(writes, reads, both).is_equal(isl.UnionMap(everywhere))
+
+
+def test_places_in_a_sequence_decide_without_the_dates_of_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S runs before T at a place of its own, U in a loop with S: no date of a loop orders S and T."""
+    writes = isl.UnionMap(
+        "{ S[i] -> a[i] : 0 <= i < 6; T[i] -> a[i] : 0 <= i < 6; U[i] -> a[i] : 0 <= i < 6 }"
+    )
+    order = isl.UnionMap("{ S[i] -> [0, i, 0] : i < 4; U[i] -> [0, i, 1]; T[i] -> [1, -i, 0] : i > 1 }")
+    asked: list[str] = []
+    compared = isl.Map.lex_lt_map
+
+    def counted(before: isl.Map, after: isl.Map) -> isl.Map:
+        asked.append(f"{before.get_tuple_name(IN)}{after.get_tuple_name(IN)}")
+        return compared(before, after)
+
+    monkeypatch.setattr(isl.Map, "lex_lt_map", counted)
+    found = earlier(writes, writes, order)
+    expected = "{ S[i] -> U[i] : 0 <= i < 4; S[i] -> T[i] : 1 < i < 4; U[i] -> T[i] : 1 < i < 6 }"
+    assert found.is_equal(isl.UnionMap(expected))
+    assert sorted(asked) == ["SS", "SU", "TT", "US", "UU"]
 
 
 @pytest.mark.parametrize(
