@@ -185,19 +185,23 @@ class Rewrite:
 
     Attributes:
         name: for remarks and for `force`.
-        run: (nest, machine, choose) -> (nest, remarks); the same nest where nothing is done.
+        run: (nest, machine, choose) -> (nest, remarks); the same nest where nothing is done. A pass that `searches`
+            for groups also takes what earlier searches found.
         kinds: the kinds of machines that it is for.
+        searches: whether it prices nests by a search.
     """
 
     name: str
-    run: Callable[[Nest, Machine, Choose], tuple[Nest, tuple[Remark, ...]]]
+    run: Callable[..., tuple[Nest, tuple[Remark, ...]]]
     kinds: tuple[str, ...] = ("cpu", "cuda")
+    searches: bool = False
 
 
 def rewritten(start: Start, rewrites: Sequence[Rewrite]) -> Start:
     """The start after rewrites, in order."""
     for one in rewrites:
         if start.machine.kind in one.kinds and start.choose.asks(one.name):
-            nest, remarks = one.run(start.nest, start.model_machine, start.choose)
+            known = (start.searches,) if one.searches else ()
+            nest, remarks = one.run(start.nest, start.model_machine, start.choose, *known)
             start = replace(start, nest=nest).with_remarks(*remarks)
     return start

@@ -114,8 +114,8 @@ REWRITES = (
     Rewrite(detach_output.PASS, detach_output.with_readers),
     Rewrite(split_reduction.WHERE_SUMMED, split_reduction.with_values_where_summed, kinds=("cuda",)),
     Rewrite(private_places.PASS, private_places.with_private_places, kinds=("cpu",)),
-    Rewrite(split_reduction.PASS, split_reduction.in_two_passes),
-    Rewrite(rematerialize.PASS, rematerialize.computed_where_read, kinds=("cpu",)),
+    Rewrite(split_reduction.PASS, split_reduction.in_two_passes, searches=True),
+    Rewrite(rematerialize.PASS, rematerialize.computed_where_read, kinds=("cpu",), searches=True),
 )
 """In this order, as each finds what the ones before it leave:
 

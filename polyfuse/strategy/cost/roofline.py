@@ -206,7 +206,8 @@ class Models:
     def of(self, nest: Nest, machine: Machine, tiled: Alone | None = None) -> Model:
         """The model of a nest on a machine, made where there is none yet; its counts and kernels are the nest's."""
         counted = [model for model in self.made if model.counts.nest is nest]
-        found = next((model for model in counted if model.machine == machine), None)
+        same = (m for m in counted if m.machine == machine and (m.tiled is None) == (tiled is None))
+        found = next(same, None)
         if found is None:
             known = counted[0].known if counted else Known(Counts(nest))
             found = Model(known.counts, machine, tiled, known)

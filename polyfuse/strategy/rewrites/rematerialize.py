@@ -26,6 +26,7 @@ from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.op_latency import effort
 from polyfuse.strategy.cost.roofline import CACHED, microseconds
+from polyfuse.strategy.fusion.alignments import Searches
 from polyfuse.strategy.fusion.price_nest import Priced, priced
 from polyfuse.strategy.match.stencil import pipelines
 from polyfuse.strategy.remarks import Reason, Remark, refused, weighed
@@ -43,7 +44,7 @@ TRIED = 3
 
 
 def computed_where_read(
-    nest: Nest, machine: Machine, choose: Choose = cheapest
+    nest: Nest, machine: Machine, choose: Choose = cheapest, searches: Searches | None = None
 ) -> tuple[Nest, tuple[Remark, ...]]:
     """The nest without the large temporaries that the model expects to cost less computed at each use; and why.
 
@@ -52,12 +53,13 @@ def computed_where_read(
     names = () if nest.params else _candidates(nest, machine)
     if not names:
         return nest, ()
-    usual, said = priced(nest, machine), list[Remark]()
+    known = searches or Searches()
+    usual, said = priced(nest, machine, known), list[Remark]()
     for name in names:
         if _kernels_reading(nest, usual, name) < 2 or not _is_open(nest, name):
             continue
         made = inline(nest, name)
-        other = priced(made.nest, machine)
+        other = priced(made.nest, machine, known)
         chosen = choose.wished(PASS, (name,))
         numbers = f"{microseconds(other.seconds)} expected so, {microseconds(usual.seconds)} with it stored"
         if not choose.takes(PASS, (name,), _without(usual, name) == set(other.kernels)):

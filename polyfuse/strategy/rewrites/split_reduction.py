@@ -32,6 +32,7 @@ from polyfuse.sets import IN, OUT, bounding_count, dimension
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts, stride
 from polyfuse.strategy.cost.roofline import microseconds
+from polyfuse.strategy.fusion.alignments import Searches
 from polyfuse.strategy.fusion.price_nest import price
 from polyfuse.strategy.match.lane_reductions import LONG_ROW, row_threads
 from polyfuse.strategy.remarks import Remark, applied, weighed
@@ -64,7 +65,9 @@ NEXT_TO_NOTHING = 1.01
 """The largest cost of two passes, as a multiple of one pass, that is accepted for better rounding alone."""
 
 
-def in_two_passes(nest: Nest, machine: Machine, choose: Choose = cheapest) -> tuple[Nest, tuple[Remark, ...]]:
+def in_two_passes(
+    nest: Nest, machine: Machine, choose: Choose = cheapest, searches: Searches | None = None
+) -> tuple[Nest, tuple[Remark, ...]]:
     """The nest with its long reductions split, if the model expects that to pay; and what was done, with numbers."""
     split = _on_cpu if machine.kind == "cpu" else _on_cuda
     done, said = nest, list[SplitReduction]()
@@ -74,7 +77,8 @@ def in_two_passes(nest: Nest, machine: Machine, choose: Choose = cheapest) -> tu
             said.append(made)
     if done is nest:
         return nest, ()
-    before, after = price(nest, machine), price(done, machine)
+    known = searches or Searches()
+    before, after = price(nest, machine, known), price(done, machine, known)
     numbers = f"{microseconds(after)} in two passes, {microseconds(before)} in one"
     most = before * (NEXT_TO_NOTHING if machine.kind == "cpu" and _sums(nest, done) else 1.0)
     chosen = choose.wished(PASS)

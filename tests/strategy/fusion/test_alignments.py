@@ -18,6 +18,7 @@ from polyfuse.strategy.cost.roofline import Models
 from polyfuse.strategy.fusion import group_search
 from polyfuse.strategy.fusion.alignments import Alignments, Searches
 from polyfuse.strategy.fusion.group_search import aligned, search
+from polyfuse.strategy.fusion.price_nest import price
 
 
 def network(layers: int = 2) -> Nest:
@@ -60,6 +61,27 @@ def test_equal_layers_are_fused_once_and_as_by_themselves(monkeypatch: pytest.Mo
         assert str(together[0]) == str(alone[0])
         assert first_broken(together[0].tree, nest.dependences().pairs) is None
     assert fused[8] - fused[4] <= 4, "a kernel of all layers before, with the next one"
+
+
+def test_a_price_and_the_plan_of_one_nest_share_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    nest, machine = network(), pf.Machine.preset("zen5")
+    searches = Searches()
+    alone, first = price(nest, machine, Searches()), price(nest, machine, searches)
+    model = searches.models.of(nest, machine)
+    monkeypatch.setattr(Schedule, "fuse", lambda *_, **__: pytest.fail("asked again"))
+    assert price(nest, machine, searches) == first == alone
+    found, _ = search(Schedule(nest), model, fuse=True, alignments=searches.alignments(nest))
+    assert sum(model.cost(part).total for part in parts(found.tree)) == first
+
+
+def test_a_price_says_nothing_of_tiles_to_a_model_that_asks_for_them() -> None:
+    nest, machine = network(), pf.Machine.preset("h200")
+    models = Models()
+    without = models.of(nest, machine)
+    tiled = models.of(nest, machine, lambda nest, kernel, cost: cost)
+    assert tiled is not without
+    assert tiled.tiled is not None
+    assert models.of(nest, machine) is without
 
 
 def test_where_two_kernels_are_fused_depends_on_what_runs_between_them() -> None:
