@@ -4,7 +4,8 @@ python -m benchmarks.gradients [--kernels gemm,lu] [--timed gemm] [--seconds 120
 
 Right: the gradients by all inputs agree with central differences of the interpreter in float64, at sizes of 3 to 9. The
 times are processor times of one thread at a tenth of LARGE, compiled without a search, in turns. Each kernel
-has a process of its own, which is given up after so many seconds for each of the two steps.
+has a process of its own, which is given up after so many seconds for each of the two steps. Ten kernels are timed
+beside JAX, where it is installed, and the gradients of both compared.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -116,21 +118,48 @@ def timed(name: str) -> dict[str, Any]:
     seeds = {key: np.ones(shapes[key]) for key in found.cotangents.values()}
 
     def alone() -> None:
-        forward(**{key: array.copy() for key, array in given.items()})
+        forward(**_copies(given))
 
     def whole() -> None:
-        both(**{key: array.copy() for key, array in given.items()}, **seeds)
+        both(**_copies(given), **seeds)
 
-    one, two = in_turns(alone, whole)
-    return {
-        "forward_s": one,
-        "forward_backward_s": two,
-        "ratio": round(two / one, 2),
-        "compile_ratio": round((second - first) / (first - start), 2),
-    }
+    row = {"compile_ratio": round((second - first) / (first - start), 2)}
+    peer = by_jax(name, given, {of: seeds[key] for of, key in found.cotangents.items()}, sizes.get("T", 0))
+    if peer is None:
+        one, two = in_turns(alone, whole)
+    else:
+        ours = dict(zip((t.name for t in found.nest.outputs), both(**_copies(given), **seeds), strict=True))
+        row["jax_error"] = difference({of: ours[key] for of, key in found.gradients.items()}, peer()[1])
+        one, two, other = in_turns(alone, whole, peer)
+        row |= {"jax_s": other, "jax_ratio": round(other / two, 2)}
+    return {"forward_s": one, "forward_backward_s": two, "ratio": round(two / one, 2), **row}
 
 
-def in_turns(*calls: Callable[[], None]) -> tuple[float, ...]:
+def _copies(given: Mapping[str, Array]) -> dict[str, Array]:
+    return {key: array.copy() for key, array in given.items()}
+
+
+def by_jax(
+    name: str, given: Mapping[str, Array], seeds: Mapping[str, Array], steps: int
+) -> Callable[[], tuple[Any, Any]] | None:
+    """JAX's call for results and gradients, on one core; None for a kernel that it is not timed on, or without JAX."""
+    if find_spec("jax") is None:
+        return None
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # JAX has a thread for each CPU
+    from benchmarks.gradients_by_jax import PROGRAMS, gradient
+
+    return gradient(name, given, seeds, steps) if name in PROGRAMS else None
+
+
+def difference(found: Mapping[str, Array], expected: Mapping[str, Any]) -> float:
+    """The largest difference of a gradient, relative to the largest element of its array."""
+    arrays = {key: np.asarray(expected[key]) for key in found}
+    errors = [np.abs(found[key] - one).max() / max(np.abs(one).max(), 1e-30) for key, one in arrays.items()]
+    return float(f"{max(errors):.1e}")
+
+
+def in_turns(*calls: Callable[[], object]) -> tuple[float, ...]:
     """The smallest processor time of each."""
     best = [math.inf] * len(calls)
     for _ in range(TURNS):
@@ -169,14 +198,18 @@ def line(row: Mapping[str, Any]) -> str:
     """One line of the table."""
     ratio = f"{row['ratio']:6.2f} times forward" if "ratio" in row else ""
     error = f"error {row['error']:.0e}" if "error" in row else ""
-    return f"{row['kernel']:15} {row['result']:8} {error:12} {ratio} {row.get('why', '')}".rstrip()
+    jax = f"JAX {row['jax_ratio']:.2f} x, differs by {row['jax_error']:.0e}" if "jax_ratio" in row else ""
+    return f"{row['kernel']:15} {row['result']:8} {error:12} {ratio} {jax} {row.get('why', '')}".rstrip()
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """How many are right, and the geometric mean of the ratios."""
+    """How many are right, and the geometric means of the ratios to the forward pass and to JAX."""
     right = sum(row["result"] == "right" for row in rows)
     ratios = [row["ratio"] for row in rows if "ratio" in row]
     mean = f"; {statistics.geometric_mean(ratios):.2f} times forward over {len(ratios)}" if ratios else ""
+    peers = [row["jax_ratio"] for row in rows if "jax_ratio" in row]
+    if peers:
+        mean += f"; JAX takes {statistics.geometric_mean(peers):.2f} times as long over {len(peers)}"
     return f"{right} of {len(rows)} right{mean}"
 
 
