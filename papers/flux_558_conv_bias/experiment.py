@@ -36,10 +36,10 @@ def run(target: str, quick: bool, out: Path) -> list[Claim]:
     for layer in layers:
         for batch in batches:
             rows = measured(layer, batch, where, 3 if quick else TURNS)
-            kept.add(
-                [*rows, *([] if quick or not where.timed else peers(layer, batch, rows[-1], kept.about))]
-            )
-            for row in kept.rows[-len(rows) :]:
+            if where.timed and not quick:
+                rows += peers(layer, batch, rows[-1], kept.about)
+            kept.add(rows)
+            for row in rows:
                 print(line(row), flush=True)
     draw(kept.rows, kept.about, kept.path("svg"))
     return claims(kept.rows)

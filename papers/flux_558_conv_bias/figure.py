@@ -36,6 +36,7 @@ def draw(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any], path: Path
     else:
         axes.set_ylabel("kernels a call")
     axes.set_xticks([n + 0.2 for n in range(len(cells))], [f"{a}\nbatch {b}" for a, b in cells], fontsize=6)
-    axes.legend(fontsize=7)
+    axes.margins(y=0.1)
+    figure.legend(fontsize=7, loc="outside right upper")
     axes.set_title(f"{about['device']}; {about['cpu']}, {str(about['date'])[:10]}", fontsize=8)
     figure.savefig(path)

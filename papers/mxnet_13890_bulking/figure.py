@@ -36,6 +36,7 @@ def draw(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any], path: Path
         axes.set_ylabel("waits a call")
     names = [f"{n} × {w}\nbatch {b}\n{o} output{'s' * (o > 1)}" for n, w, b, o in segments]
     axes.set_xticks([n + 0.27 for n in range(len(segments))], names, fontsize=7)
-    axes.legend(fontsize=7)
+    axes.margins(y=0.1)
+    figure.legend(fontsize=7, loc="outside right upper")
     axes.set_title(f"{about['device']}; {about['cpu']}, {str(about['date'])[:10]}", fontsize=8)
     figure.savefig(path)

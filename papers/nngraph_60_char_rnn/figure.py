@@ -42,4 +42,5 @@ def bars(axes: Any, rows: Sequence[Mapping[str, Any]], key: str, form: str) -> N
     axes.set_xticks(
         [n + 0.27 for n in range(len(networks))], [f"2 × {h}\nbatch {b}" for h, b in networks], fontsize=7
     )
-    axes.legend(fontsize=7)
+    axes.margins(y=0.1)
+    axes.legend(fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
