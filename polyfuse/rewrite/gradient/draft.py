@@ -9,10 +9,11 @@ import sympy
 
 from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir.fresh_names import fresh
+from polyfuse.ir.nest import own_loops
 from polyfuse.ir.number_types import DType
 from polyfuse.ir.scalar import Read, read, reads_in, substitute
 from polyfuse.ir.tensor import Role
-from polyfuse.ir.tree import date_map
+from polyfuse.ir.tree import Tree, date_map
 from polyfuse.sets import IN, OUT, SET, dimension
 
 LETTERS = "ijklmnop"
@@ -63,6 +64,18 @@ class Draft:
         )
         self.statements[named] = made
         return made
+
+    def alone(
+        self,
+        name: str,
+        domain: isl.Set,
+        write: Access,
+        op: str,
+        accesses: Sequence[Access],
+        body: sympy.Basic,
+    ) -> Tree:
+        """Add a statement, and return it in loops of its own."""
+        return own_loops(self.statement(name, domain, write, op, accesses, body))
 
     def _named(self, name: str) -> str:
         name = fresh(name, self._taken)
