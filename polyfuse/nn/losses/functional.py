@@ -145,7 +145,7 @@ def smooth_l1_loss(x: Value, target: Value, beta: float = 1.0, reduction: Reduct
         return l1_loss(x, target, reduction)
     d, end = "abs({0} - {1})", repr(float(beta))
     parabola = f"({{0}} - {{1}}) * ({{0}} - {{1}}) * {0.5 / float(beta)!r}"
-    text = f"where({d} < {end}, {parabola}, {d} - {0.5 * float(beta)!r})"
+    text = f"where({d} >= {end}, {d} - {0.5 * float(beta)!r}, {parabola})"
     return _elementwise(
         "smooth_l1_loss", x, target, reduction, lambda: pointwise("smooth_l1", text, x, target)
     )

@@ -100,6 +100,12 @@ def test_extreme_scores_are_finite() -> None:
     np.testing.assert_allclose(slope["x_grad"], [[1.0, -1.0, 0.0]] * 4, atol=1e-15)
 
 
+def test_a_smooth_absolute_error_passes_nan_on() -> None:
+    x, y = np.full((4, 3), np.nan), np.zeros((4, 3))
+    found = pf.interpret(pf.grad(pf.lower(nn.smooth_l1_loss(X, Y)), values=True), {"x": x, "y": y})
+    assert all(np.isnan(value).all() for value in found.values())
+
+
 def test_numbers_that_are_no_classes_are_refused_by_the_call() -> None:
     net = pf.compile(pf.lower(nn.nll_loss(X, T)))
     with pytest.raises(pf.BadArgument, match="t\\[3\\] is 3, expected 0 <= t\\[3\\] < 3"):
