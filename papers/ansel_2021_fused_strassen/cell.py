@@ -47,7 +47,7 @@ def measured(where: Place, layers: int, batch: int, width: int, turns: int) -> l
     nest = network(layers, batch, width)
     x = np.random.default_rng(0).standard_normal((batch, width), np.float32)
     nets = {name: pf.compile(nest, **where.options, **options) for name, options in VARIANTS.items()}
-    same = _same(nets)
+    same = same_programs(nets)
     exact = _network(nest, layers, x.astype(np.float64))
     errors = {name: float(np.abs(net(x) - exact).max()) for name, net in nets.items()}
     allowed = 1e-3 * max(
@@ -89,7 +89,7 @@ def measured(where: Place, layers: int, batch: int, width: int, turns: int) -> l
     return rows
 
 
-def _same(nets: Mapping[str, pf.Executable]) -> dict[str, str]:
+def same_programs(nets: Mapping[str, pf.Executable]) -> dict[str, str]:
     """For each variant, the first one whose kernels and launches are the same."""
     first: dict[str, str] = {}
     programs = {name: (net.source, tuple(map(str, net.kernels))) for name, net in nets.items()}

@@ -18,6 +18,7 @@ import polyfuse as pf
 from benchmarks import results
 from benchmarks.fresh import fresh
 from benchmarks.options import numbers
+from papers.ansel_2021_fused_strassen import training
 from papers.ansel_2021_fused_strassen.cell import VARIANTS, network
 from papers.ansel_2021_fused_strassen.figure import draw
 from papers.claims import Claim, judged, span
@@ -52,7 +53,24 @@ def run(target: str, quick: bool, out: Path) -> list[Claim]:
     small = quick or not where.timed  # the stand-in for a GPU takes seconds for each thousand of elements
     cells = QUICK if small else (*product(LAYERS, BATCHES, WIDTHS), *ODD, *LARGE)
     kernels = count(where, out, (1,) if quick else LAYERS)
-    return claims(kernels, grid(where, out, cells, 2 if quick else TURNS))
+    found = claims(kernels, grid(where, out, cells, 2 if quick else TURNS))
+    return [*found, *trained(where, out, cells, quick)] if target == "cpu" else found
+
+
+def trained(where: Place, out: Path, cells: Sequence[Cell], quick: bool) -> list[Claim]:
+    """Forward and backward pass: kernels counted, then cells that are not there yet."""
+    kernels = [training.counted(layers) for layers in ((1,) if quick else LAYERS)]
+    for row in kernels:
+        print(f"{row['layers']} layers forward and backward: {row['kernels']} kernels a call", flush=True)
+    kept = results.Run.begin(out, f"training-{where.target}", where.about, resume=True)
+    done = {_cell(row) for row in kept.rows}
+    for cell in cells:
+        if cell not in done:
+            arguments = where.target, *map(str, cell), str(2 if quick else TURNS)
+            variants = ("fused", "strassen") if quick else tuple(VARIANTS)
+            kept.add(fresh("papers.ansel_2021_fused_strassen.training", *arguments, *variants, threads=1))
+            print(training.line(kept.rows[-len(variants) :]), flush=True)
+    return training.claims(kernels, kept.rows)
 
 
 def claims(kernels: Sequence[int], rows: Sequence[dict[str, Any]]) -> list[Claim]:
@@ -180,6 +198,7 @@ def main() -> None:
     parser.add_argument("--layers", type=numbers, default=LAYERS)
     parser.add_argument("--batches", type=numbers, default=BATCHES)
     parser.add_argument("--widths", type=numbers, default=WIDTHS)
+    parser.add_argument("--training", action="store_true", help="forward and backward pass")
     parser.add_argument("--extra", action="store_true", help="odd and large sizes too")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     options = parser.parse_args()
@@ -187,7 +206,10 @@ def main() -> None:
         *product(options.layers, options.batches, options.widths),
         *((*ODD, *LARGE) if options.extra else ()),
     ]
-    grid(place(options.target), options.out, cells, TURNS)
+    if options.training:
+        trained(place(options.target), options.out, cells, False)
+    else:
+        grid(place(options.target), options.out, cells, TURNS)
 
 
 if __name__ == "__main__":

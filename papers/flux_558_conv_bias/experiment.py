@@ -1,4 +1,4 @@
-"""The convolutional layers of MNIST's network, forward: convolution, bias, ReLU and pooling as one kernel, or apart."""
+"""MNIST's convolutional layers: convolution, bias, ReLU and pooling as one kernel or apart, and their gradients."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import polyfuse as pf
 from benchmarks import results
 from benchmarks.sides.steering import in_turns
 from papers.claims import Claim, judged, span
+from papers.flux_558_conv_bias import gradients
 from papers.flux_558_conv_bias.figure import SOURCE, draw
 from papers.flux_558_conv_bias.layers import LAYERS, Layer
 from papers.places import Place, place
@@ -25,6 +26,8 @@ Row = dict[str, Any]
 
 BATCHES = (100, 1000)
 QUICK = Layer(1, 6, 8, pooled=True), 2
+BACKWARD = Layer(1, 6, 8, pooled=False)
+"""The quick form's layer backward: without pooling it compiles sooner."""
 TURNS = 15
 
 
@@ -41,8 +44,13 @@ def run(target: str, quick: bool, out: Path) -> list[Claim]:
             kept.add(rows)
             for row in rows:
                 print(line(row), flush=True)
+    backward = results.Run.begin(out, f"backward-{target}", where.about)
+    for layer in (BACKWARD,) if quick else layers:
+        for batch in batches:
+            backward.add([gradients.measured(layer, batch, where, 3 if quick else TURNS)])
+            print(gradients.line(backward.rows[-1]), flush=True)
     draw(kept.rows, kept.about, kept.path("svg"))
-    return claims(kept.rows)
+    return [*claims(kept.rows), *gradients.claims(backward.rows)]
 
 
 FORMS = ("one by one", "fused")

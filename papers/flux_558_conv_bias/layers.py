@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,20 +41,45 @@ class Layer:
 
     def reference(self, x: Array) -> Array:
         """The same by NumPy in float64, the window's elements one by one."""
-        weight, bias = self.weights()
-        padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
-        windows = (
-            (weight[:, :, r, s], padded[:, :, r : r + self.side, s : s + self.side])
-            for r in range(3)
-            for s in range(3)
+        value = np.maximum(self._sums(x), 0)
+        return self._tiles(value).max(axis=(3, 5)) if self.pooled else value
+
+    def gradients(self, x: Array, seed: Array) -> tuple[Array, Array]:
+        """Gradients of weight and bias by NumPy. Of equal elements of a tile only zeros occur, which have no slope."""
+        sums = self._sums(x)
+        if self.pooled:
+            tiles = self._tiles(sums)
+            chosen = tiles == tiles.max(axis=(3, 5), keepdims=True)
+            seed = np.where(chosen, seed[:, :, :, None, :, None], 0).reshape(sums.shape)
+        slopes = np.where(sums > 0, seed, 0)
+        every = [np.einsum("nfhw,nchw->fc", slopes, part, optimize=True) for _, part in self._windows(x)]
+        return np.stack(every, axis=-1).reshape(self.filters, self.channels, 3, 3), slopes.sum(axis=(0, 2, 3))
+
+    def output(self, batch: int) -> tuple[int, int, int, int]:
+        """The shape of the result."""
+        side = self.side // 2 if self.pooled else self.side
+        return batch, self.filters, side, side
+
+    def _sums(self, x: Array) -> Array:
+        """Before the activation, in float64."""
+        bias = self.weights()[1]
+        return (
+            sum(np.einsum("fc,nchw->nfhw", w, part, optimize=True) for w, part in self._windows(x))
+            + (bias[:, None, None])
         )
-        sums = sum(np.einsum("fc,nchw->nfhw", w, part, optimize=True) for w, part in windows)
-        value = np.maximum(sums + bias[:, None, None], 0)
-        if not self.pooled:
-            return value
+
+    def _windows(self, x: Array) -> Iterator[tuple[Array, Array]]:
+        """For each element of the window, its weights and the pixels that it sees."""
+        weight = self.weights()[0]
+        padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+        for r in range(3):
+            for s in range(3):
+                yield weight[:, :, r, s], padded[:, :, r : r + self.side, s : s + self.side]
+
+    def _tiles(self, value: Array) -> Array:
+        """Images as tiles of 2 x 2: (batch, filters, rows, 2, columns, 2)."""
         half = self.side // 2
-        blocks = value[:, :, : 2 * half, : 2 * half].reshape(*value.shape[:2], half, 2, half, 2)
-        return blocks.max(axis=(3, 5))
+        return value.reshape(*value.shape[:2], half, 2, half, 2)
 
     def about(self) -> dict[str, Any]:
         """What a row says of it."""

@@ -1,4 +1,4 @@
-"""A segment of operators run one by one, in bulk, and as one graph: launches and waits counted, host time a call."""
+"""Operators run one by one, in bulk and as one graph: launches and waits counted, host time a call; training steps."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 import polyfuse as pf
 from benchmarks import results
 from papers.claims import Claim, judged, span
+from papers.mxnet_13890_bulking import steps
 from papers.mxnet_13890_bulking.devices import OnDevice
 from papers.mxnet_13890_bulking.figure import draw
 from papers.mxnet_13890_bulking.networks import Segment, one_by_one
@@ -24,6 +25,9 @@ CPU = ((8, 1, 16), (8, 1, 64), (8, 32, 64))
 GPU = ((8, 1, 64), (8, 32, 256), (8, 32, 1024))
 SMALL = ((4, 2, 16),)
 """Layers, batch, width: where the host's time counts, and where it does less."""
+
+TRAINED = tuple(steps.Trained(28, (16, 32), batch) for batch in (1, 8, 32))
+"""The convolutions of a network for MNIST, in training."""
 
 TURNS = 25
 
@@ -41,7 +45,14 @@ def run(target: str, quick: bool, out: Path) -> list[Claim]:
             for row in kept.rows[-3:]:
                 print(line(row), flush=True)
     draw(kept.rows, kept.about, kept.path("svg"))
-    return claims(kept.rows)
+    if target != "cpu":
+        return claims(kept.rows)
+    trained = results.Run.begin(out, f"training-{target}", where.about)
+    for each in (steps.Trained(4, (), 2),) if quick else TRAINED:
+        trained.add(steps.measured(each, where, 3 if quick else TURNS))
+        for row in trained.rows[-3:]:
+            print(steps.line(row), flush=True)
+    return [*claims(kept.rows), *steps.claims(trained.rows)]
 
 
 def claims(rows: list[Row]) -> list[Claim]:

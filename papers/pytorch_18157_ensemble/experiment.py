@@ -1,4 +1,4 @@
-"""Ensembles of small networks: products and kernels before and after batching, and times beside others."""
+"""Ensembles of small networks: products and kernels before and after batching, times beside others, and training."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from benchmarks import results
 from benchmarks.sides.steering import in_turns
 from papers.claims import Claim, judged, span
 from papers.places import Place, place
+from papers.pytorch_18157_ensemble import training
 from papers.pytorch_18157_ensemble.figure import draw
 from papers.pytorch_18157_ensemble.networks import Array, Ensemble
 from papers.torch_sides import asked, seconds, torch_sides
@@ -24,6 +25,9 @@ Row = dict[str, Any]
 
 MEMBERS = (2, 4, 8, 10, 16, 32, 64)
 LAYERS, WIDTH, BATCH = 4, 64, 32
+TRAINED = Ensemble(3, 2, 64, 32), Ensemble(10, 2, 64, 32)
+"""Trained on the CPU."""
+
 THRESHOLD = 10
 """From so many members on the source's compiler batched."""
 
@@ -55,7 +59,13 @@ def run(target: str, quick: bool, out: Path) -> list[Claim]:
         for each in rows:
             print(line(each), flush=True)
     draw(kept.rows, kept.about, kept.path("svg"))
-    return claims(kept.rows)
+    if target != "cpu":
+        return claims(kept.rows)
+    steps = results.Run.begin(out, f"training-{target}", where.about)
+    for ensemble in (Ensemble(2, 1, 8, 4),) if quick else TRAINED:
+        steps.add([training.counted(ensemble, where)])
+        print(training.line(steps.rows[-1]), flush=True)
+    return [*claims(kept.rows), *training.claims(steps.rows)]
 
 
 def claims(rows: list[Row]) -> list[Claim]:
