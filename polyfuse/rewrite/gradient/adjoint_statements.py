@@ -39,6 +39,7 @@ class AdjointStatements:
     Attributes:
         origins: For each adjoint statement, the statement that it is of, and its instances.
         sunk: Terms that wait until the loops around them are done.
+        remarks: For each statement how its adjoints find the elements that they add to.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class AdjointStatements:
         self.nest, self.draft, self.lives, self.stored, self.adjoints = nest, draft, lives, stored, adjoints
         self.origins: dict[str, tuple[str, Instances]] = {}
         self.sunk: list[Tree] = []
+        self.remarks: list[str] = []
 
     def of(self, tree: Tree, outer: tuple[Loop, ...]) -> Tree | None:
         """The adjoint of a part of the nest's order: everything in reversed order."""
@@ -58,9 +60,14 @@ class AdjointStatements:
             if not self._reads_itself(s, outer):
                 made = self._free(s, outer)
                 if made is not None:
+                    self.remarks += self._owners(s)
                     return sequence(tuple(made)) if made else None
         match tree:
             case Leaf(name):
+                self.remarks.append(
+                    f"{name}: it reads or overwrites what it wrote in the same loops, so its adjoints run instance by "
+                    "instance, in reversed order"
+                )
                 return self._in_order(self.nest.statement(name))
             case Siblings():
                 found = [self.of(child, outer) for child in reversed(tree.children)]
@@ -69,6 +76,17 @@ class AdjointStatements:
             case Loop():
                 body = self.of(tree.body, (*outer, tree))
                 return None if body is None else Loop(tree.name, self._dates(tree, body), body)
+
+    def _owners(self, s: Statement) -> list[str]:
+        """A line for a statement whose adjoints are added up by the owners of the elements."""
+        reached = dict.fromkeys(
+            self.adjoints.bars[one.access.tensor] for one in self.adjoints.contributions(s)
+        )
+        if not reached:
+            return []
+        return [
+            f"{s.name}: each element of {', '.join(reached)} is owned by an iteration that meets all its terms"
+        ]
 
     def _dates(self, loop: Loop, body: Tree) -> tuple[tuple[str, isl.PwAff], ...]:
         """The loop's values, counted backwards."""

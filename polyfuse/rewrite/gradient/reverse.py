@@ -49,7 +49,7 @@ from polyfuse.rewrite.gradient.lifetimes import Lifetimes
 from polyfuse.rewrite.gradient.recompute import Passes, numbers_alone, recomputed
 from polyfuse.rewrite.gradient.shares import with_explicit
 from polyfuse.rewrite.gradient.stored import Stored, with_copies
-from polyfuse.rewrite.gradient.table_rows import rows_of_tables
+from polyfuse.rewrite.gradient.table_rows import remarks_on_tables, rows_of_tables
 
 Unreached = Literal["zero", "error"]
 """What becomes of the gradient of a tensor that the outputs do not depend on."""
@@ -68,6 +68,8 @@ class Reversed:
         zero: The tensors whose gradient is 0 because no derivative reaches the outputs.
         forward: The statements of the forward pass.
         cut: The time loop that runs in segments; None without checkpoints.
+        remarks: For each statement with a derivative, how its adjoints find the elements that they add to: by owners,
+            in reversed order, or row by row of a table.
     """
 
     nest: Nest
@@ -78,6 +80,7 @@ class Reversed:
     zero: tuple[str, ...] = ()
     forward: frozenset[str] = frozenset()
     cut: Cut | None = None
+    remarks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"{output}: cotangent {name}" for output, name in self.cotangents.items()]
@@ -276,7 +279,8 @@ class _Reversal:
         made = recomputed(passes, numbers_alone(passes))
         stored = (*self.stored.texts, *(self.replay.texts if self.replay else ()))
         cut = self.replay.cut(self.stored) if self.replay else None
-        return Reversed(made, gradients, cotangents, wanted, stored, zero, forward, cut)
+        remarks = (*self.statements.remarks, *remarks_on_tables(self.nest, self.adjoints))
+        return Reversed(made, gradients, cotangents, wanted, stored, zero, forward, cut, remarks)
 
     def _forward(self) -> Tree:
         """The forward pass: statements with the copies that they need, and a loop in segments with its checkpoints."""

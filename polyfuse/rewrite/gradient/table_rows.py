@@ -46,3 +46,12 @@ def rows_of_tables(nest: Nest, draft: Draft, adjoints: AdjointTensors) -> list[T
         write = at(adjoints.bars[table.name], ["v", *inner])
         found.append(draft.alone(f"rows_to_{table.name}", domain, write, "+=", accesses, body))
     return found
+
+
+def remarks_on_tables(nest: Nest, adjoints: AdjointTensors) -> tuple[str, ...]:
+    """A line for each table whose rows are gathered."""
+    tables = (t.gather.table for t in nest.with_role("gathered") if t.gather and t.name in adjoints.active)
+    return tuple(
+        f"{table}: each of its rows is owned by an iteration that meets all numbers, and adds up those that name it"
+        for table in dict.fromkeys(tables)
+    )

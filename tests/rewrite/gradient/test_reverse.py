@@ -180,6 +180,15 @@ def test_values_that_are_overwritten_are_kept() -> None:
     )
 
 
+def test_remarks_say_who_adds_up() -> None:
+    product = reverse(nn.lower(nn.matmul(given("x", 3, 4), given("w", 4, 2))))
+    owned = "is owned by an iteration that meets all its terms"
+    assert product.remarks == (f"mac0: each element of x_grad, w_grad {owned}",)
+    assert "S0: it reads or overwrites what it wrote in the same loops" in reverse(in_place).remarks[0]
+    rows = reverse(nn.lower(nn.embedding(nn.input("i", (2,), "int64"), given("t", 3, 4))))
+    assert rows.remarks[-1].startswith("t: each of its rows is owned by an iteration that meets all numbers")
+
+
 def test_a_product_has_products_as_gradients() -> None:
     nest = pf.vjp(nn.lower(nn.matmul(given("x", 3, 4), given("w", 4, 2))))
     lines = [line.strip() for line in str(nest).splitlines() if "+=" in line]
