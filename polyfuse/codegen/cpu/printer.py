@@ -39,7 +39,7 @@ from polyfuse.codegen.looptree.gather_rows import names_of_rows, rows_named
 from polyfuse.codegen.looptree.guards import decided_outside
 from polyfuse.codegen.looptree.half_types import held_as, zero
 from polyfuse.codegen.looptree.index import not_negative, operand, substituted
-from polyfuse.codegen.looptree.joint_values import Facts
+from polyfuse.codegen.looptree.joint_values import Facts, cases
 from polyfuse.codegen.looptree.nodes import (
     Allocate,
     Await,
@@ -150,6 +150,16 @@ class CpuEmitter(InRegions):
         if rows_abreast(node, self.place, self.unused, lambda *_: "") is not None:
             return True
         return self.has_tiles and transposed_store(node, self.unused) is not None
+
+    def decided(self, condition: ast.expr) -> bool | None:
+        """The only value that a condition has for the values of the loops around, under the conditions around.
+
+        if l <= 8: A; else: { if l <= 8: B; else: C }   ->   if l <= 8: A; else: C
+
+        A tile that is cut short is printed apart from whole ones; without this its branch would have a whole tile, too.
+        """
+        found = cases([condition], self.facts)
+        return bool(found[0][0]) if found is not None and len(found) == 1 else None
 
     def guarded(self, condition: ast.expr, holds: bool, node: Node) -> list[str]:
         """The lines of a node, which know the condition."""

@@ -59,12 +59,8 @@ class Emitter(ABC):
                 return [line for part in parts for line in self.lines(part)]
             case For():
                 return self.loop(node)
-            case Guard(condition, body, otherwise):
-                inside = self.guarded(condition, True, body) or ["pass"]
-                lines = [f"if {ast.unparse(condition)}:", *self._indented(inside)]
-                if otherwise is None:
-                    return lines
-                return [*lines, "else:", *self._indented(self.guarded(condition, False, otherwise))]
+            case Guard():
+                return self.choice(node)
             case Allocate():
                 return [self.allocation(node)]
             case Store():
@@ -81,6 +77,21 @@ class Emitter(ABC):
                 return self.by_role(node)
             case Handover() | NextSlot() | AwaitBefore():
                 return self.handed(node)
+
+    def choice(self, node: Guard) -> list[str]:
+        """`if condition:` and the lines of both branches, or the lines of the only one that runs here."""
+        condition, holds = node.condition, self.decided(node.condition)
+        if holds is not None:
+            only = node.body if holds else node.otherwise
+            return [] if only is None else self.lines(only)
+        lines = [f"if {ast.unparse(condition)}:"]
+        lines += self._indented(self.guarded(condition, True, node.body) or ["pass"])
+        other = [] if node.otherwise is None else self.guarded(condition, False, node.otherwise)
+        return [*lines, "else:", *self._indented(other)] if other else lines
+
+    def decided(self, condition: ast.expr) -> bool | None:
+        """The only value that a condition has at this place; None if it may have both, or that is not known."""
+        return None
 
     def guarded(self, condition: ast.expr, holds: bool, node: Node) -> list[str]:
         """The lines of a node that runs where a condition holds, or where it does not."""
