@@ -39,7 +39,7 @@ from polyfuse.rewrite.views import flow as view_flow
 from polyfuse.runtime.cpu.entry import _Entry, add_entry
 from polyfuse.runtime.interface import Interface
 from polyfuse.schedule import Schedule
-from polyfuse.sets import union_map, union_set
+from polyfuse.sets import tuple_names, union_map, union_set
 from polyfuse.strategy import plan_for
 from polyfuse.strategy.cost import equal_prices
 from polyfuse.strategy.cost.counts import Counts
@@ -133,6 +133,8 @@ def test_what_is_constant_is_found_once_a_nest(monkeypatch: pytest.MonkeyPatch) 
     assert found["constant_tensors"] == 1
     folding.with_scales_folded(members(MANY))
     assert found["constant_tensors"] == 2
+    folding.with_scales_folded(normalised(FEW))  # each fold says which tensors are constant behind it
+    assert found["constant_tensors"] == 3
 
 
 def test_what_runs_once_is_found_without_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,6 +158,20 @@ def test_slices_of_a_stack_are_not_compared_with_one_another(monkeypatch: pytest
         return sum(1 for _ in met)
 
     assert grows(ask) <= MANY / FEW
+
+
+def test_two_statements_in_a_row_are_in_order_by_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = nn.input("x", (4, 6))
+    nest = nn.lower(nn.relu(nn.exp(nn.transpose(x) * 2)))
+    asked, compare = [], isl.Map.lex_lt_map
+
+    def compared(before: isl.Map, after: isl.Map) -> isl.Map:
+        asked.append((tuple_names(before)[0], tuple_names(after)[0]))
+        return compare(before, after)
+
+    monkeypatch.setattr(isl.Map, "lex_lt_map", compared)
+    assert nest.dependences().pairs
+    assert all(one == other for one, other in asked)
 
 
 def test_a_composed_view_is_proven_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import islpy as isl
 import sympy
 
-from polyfuse.analysis.once import constant_tensors, once
+from polyfuse.analysis.once import constant_tensors
 from polyfuse.errors import IllegalRewrite
 from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
@@ -31,7 +31,7 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.nest_text import value_text
 from polyfuse.ir.scalar import add, mul, operations, read, reads_in, substitute
-from polyfuse.ir.tree import parts, restrict, sequence, statements
+from polyfuse.ir.tree import Tree, parts, restrict, sequence, statements
 from polyfuse.rewrite.linear import Linear, linear_in
 from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.reductions.factor_out import factors, first_value
@@ -129,7 +129,7 @@ def folded(nest: Nest, statement: str, fixed: frozenset[str]) -> Folded | Refusa
     gone = {t.name for t in chain.between}
     kept = tuple(changed.get(x.name, x) for x in nest.statements if x.name not in gone)
     new = (scaled, *(x for x in (offset,) if x is not None))
-    run = [(part, early) for part, early in zip(parts(nest.order), once(nest, nest.order), strict=True)]
+    run = [(part, _is_early(nest, part, fixed)) for part in parts(nest.order)]
     left = (restrict(part, frozenset(x.name for x in kept)) for part, early in run if not early)
     order = sequence(
         (
@@ -170,6 +170,26 @@ def why_not_fold(nest: Nest, statement: str) -> Refusal | None:
         return chain
     place = _place(nest, statement, chain, fixed)
     return place if isinstance(place, Refusal) else None
+
+
+def still_fixed(nest: Nest, fixed: frozenset[str], done: Folded) -> frozenset[str]:
+    """Return the constant tensors of a nest in which a scale was folded: those left, and those that the fold made.
+
+    Args:
+        nest: The nest before.
+        fixed: Its constant tensors.
+        done: The fold.
+
+    Returns:
+        The names, as `constant_tensors` would find them in all kernels.
+    """
+    before = {tensor.name for tensor in nest.tensors}
+    return frozenset(t.name for t in done.nest.tensors if t.name in fixed or t.name not in before)
+
+
+def _is_early(nest: Nest, part: Tree, fixed: frozenset[str]) -> bool:
+    """True if a kernel runs once for all calls: it writes constant tensors, whose writers all do (analysis/once.py)."""
+    return all(nest.statement(name).write.tensor in fixed for name in statements(part))
 
 
 # -- from the statement back to the sum --------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 from polyfuse.analysis.once import constant_tensors
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import statements
-from polyfuse.rewrite.reductions.fold_scales import Folded, folded
+from polyfuse.rewrite.reductions.fold_scales import Folded, folded, still_fixed
 from polyfuse.strategy.remarks import Remark, applied
 
 PASS = "fold scales"
@@ -24,7 +24,7 @@ def with_scales_folded(nest: Nest) -> tuple[Nest, tuple[Remark, ...]]:
     for name in reversed(statements(nest.order)):
         done = folded(nest, name, fixed) if name in nest.order.members else None
         if isinstance(done, Folded):
-            nest, fixed = done.nest, constant_tensors(done.nest, done.nest.order)
+            nest, fixed = done.nest, still_fixed(nest, fixed, done)
             said.append(applied(PASS, (name,), f"{done} (fold=False keeps it)."))
     if said:
         nest.check()

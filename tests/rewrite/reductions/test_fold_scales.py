@@ -11,12 +11,13 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import nn
-from polyfuse.analysis.once import once
+from polyfuse.analysis.once import constant_tensors, once
 from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest
 from polyfuse.ir.scalar import operations
 from polyfuse.ir.tree import parts, statements
 from polyfuse.rewrite import fold, why_not_fold
+from polyfuse.rewrite.reductions.fold_scales import Folded, folded, still_fixed
 from polyfuse.strategy.rewrites.fold_scales import with_scales_folded
 
 RNG = np.random.default_rng(0)
@@ -96,8 +97,8 @@ def test_a_batch_norm_is_as_exact_as_the_page_says() -> None:
     nothing = np.zeros(8)
     sums = exact(abs(x), abs(layer.weight), abs(layer.bias), nothing, nothing)
     largest = np.abs(sums) + np.abs(norm.beta)[:, None, None] + scale * np.abs(norm.mean)[:, None, None]
-    for folded in (True, False):
-        error = np.abs(pf.compile(nest, target="cpu", fold=folded)(x) - expected)
+    for fold_it in (True, False):
+        error = np.abs(pf.compile(nest, target="cpu", fold=fold_it)(x) - expected)
         assert np.all(error <= (n + 5) * 2.0**-24 * largest)
 
 
@@ -157,7 +158,18 @@ def test_scales_join_the_weights_on_a_gpu_too() -> None:
 @pytest.mark.parametrize("make", [lambda: conv("NCHW"), lambda: conv("NHWC", scaled=1), dense])
 def test_dependences_taken_over_are_those_of_the_new_nest(make: Callable[[], Nest]) -> None:
     nest = make()
-    folded, said = with_scales_folded(nest)
+    after, said = with_scales_folded(nest)
     assert said
-    taken_over, anew = folded.dependences(), replace(folded).dependences()
+    taken_over, anew = after.dependences(), replace(after).dependences()
     assert all(old.is_equal(new) for (_, old), (_, new) in zip(taken_over.kinds(), anew.kinds(), strict=True))
+
+
+@pytest.mark.parametrize("make", [lambda: conv("NCHW"), lambda: conv("NHWC", scaled=1), dense])
+def test_constant_tensors_behind_a_fold_are_those_of_the_new_nest(make: Callable[[], Nest]) -> None:
+    nest = make()
+    fixed = constant_tensors(nest, nest.order)
+    done = [folded(nest, s.name, fixed) for s in nest.statements]
+    made = [each for each in done if isinstance(each, Folded)]
+    assert made
+    for each in made:
+        assert still_fixed(nest, fixed, each) == constant_tensors(each.nest, each.nest.order)
