@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain, count, repeat
+from operator import attrgetter
 
 import islpy as isl
 
@@ -183,12 +185,13 @@ class Sequence:
     @cached_property
     def places(self) -> dict[str, int]:
         """The position of the child that holds each statement below."""
-        return {name: place for place, child in enumerate(self.children) for name in child.names}
+        counts = map(len, map(_names, self.children))
+        return dict(zip(self.names, chain.from_iterable(map(repeat, count(), counts)), strict=True))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The statements below, in order."""
-        return tuple(name for child in self.children for name in child.names)
+        return tuple(chain.from_iterable(map(_names, self.children)))
 
     @cached_property
     def members(self) -> frozenset[str]:
@@ -198,10 +201,17 @@ class Sequence:
     @cached_property
     def flat(self) -> bool:
         """True if no sequence from here down is directly inside another."""
-        return all(is_flat(child) and not isinstance(child, Sequence) for child in self.children)
+        return _has_no_sequence(self.children) and all(map(is_flat, self.children))
 
 
 Tree = Loop | Sequence | Leaf
+
+_names = attrgetter("names")
+"""A node's names. Networks have sequences of hundreds of kernels: what is asked of each is asked without a frame."""
+
+
+def _has_no_sequence(run: tuple[Tree, ...]) -> bool:
+    return Sequence not in set(map(type, run))
 
 
 def statements(tree: Tree) -> tuple[str, ...]:
@@ -251,7 +261,7 @@ def parts_with(tree: Tree, names: Collection[str]) -> tuple[Tree, ...]:
 
 def sequence(run: tuple[Tree, ...]) -> Tree:
     """A sequence without needless levels: one part stands for itself, sequences inside are flattened."""
-    flat = tuple(c for part in run for c in parts(part))
+    flat = run if _has_no_sequence(run) else tuple(c for part in run for c in parts(part))
     return flat[0] if len(flat) == 1 else Sequence(flat)
 
 
@@ -315,7 +325,8 @@ def restrict(tree: Tree, keep: frozenset[str]) -> Tree | None:
             dates = tuple((name, date) for name, date in tree.dates if name in keep)
             return tree if body is tree.body else replace(tree, body=body, dates=dates)
         case Sequence():
-            parts = tuple(p for p in (restrict(child, keep) for child in tree.children) if p is not None)
+            some = (restrict(child, keep) for child in parts_with(tree, keep))
+            parts = tuple(part for part in some if part is not None)
             if not parts:
                 return None
             return with_children(tree, parts) if len(parts) == len(tree.children) else sequence(parts)
