@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from polyfuse.codegen.cpu import intrinsic_table as operations
@@ -15,6 +16,12 @@ from polyfuse.codegen.cuda import printer as cuda
 from polyfuse.codegen.cuda.device_ops import DEVICE_OPS
 from polyfuse.codegen.cuda.proofs.register_tiles import device_operations
 from polyfuse.codegen.looptree.alpha_equal import canonical
+from polyfuse.codegen.looptree.bounds_as_arguments import (
+    Bounded,
+    alike,
+    operations_called,
+    with_bounds_as_arguments,
+)
 from polyfuse.codegen.looptree.data_bounds import with_data_bounds
 from polyfuse.codegen.looptree.naming import base
 from polyfuse.codegen.looptree.nodes import Kernel
@@ -56,21 +63,23 @@ def program(nest: Nest, tree: Tree, target: Target, early: tuple[bool, ...] | No
     `early` says of each kernel whether it runs once for all calls (polyfuse.analysis.once); without it none does.
     """
     codes: dict[tuple[object, ...], Code] = {}
-    known: dict[tuple[object, ...], Printed] = {}
     launches = []
-    printed = kernels(nest, tree)
+    made = kernels(nest, tree)
+    runs_once = early or (False,) * len(made)
+    different = {_without_names(kernel): kernel for kernel in made}
+    known = {own: _printed(with_data_bounds(kernel), target) for own, kernel in different.items()}
+    in_calls = {_without_names(kernel) for kernel, once in zip(made, runs_once, strict=True) if not once}
+    shared = _sharing(different, known, in_calls) if target == "cpu" else {}
     products = {name for loop in loops(tree) if loop.bind == "microkernel" for name in statements(loop)}
-    for kernel, is_early in zip(printed, early or (False,) * len(printed), strict=True):
-        alike = _without_names(kernel)
-        if alike not in known:
-            known[alike] = _printed(with_data_bounds(kernel), target)
-        code, grid, block, untiled, key = known[alike]
+    for kernel, is_early in zip(made, runs_once, strict=True):
+        own = _without_names(kernel)
+        (code, grid, block, untiled, key), bounds = shared.get(own, (known[own], ()))
         if key not in codes:
             taken = {*TARGETS.called, *(known.name for known in codes.values())}
             codes[key] = _renamed(code, fresh(code.name, taken))
         tensors = tuple(tensor.name for tensor in kernel.arrays.values())
         plain = tuple(name for name in kernel.statements if name in products and base(name) in untiled)
-        launches.append(Launch(codes[key], kernel.statements, tensors, grid, block, is_early, plain))
+        launches.append(Launch(codes[key], kernel.statements, tensors, grid, block, is_early, plain, bounds))
     sources = "\n".join(code.source for code in codes.values())
     header = (operations if target == "cpu" else cuda).header(sources)
     return Program(target, tuple(launches), nest.params, header)
@@ -114,6 +123,37 @@ def _printed(kernel: Kernel, target: Target) -> Printed:
 
 def _key(code: Code) -> tuple[object, ...]:
     return canonical(code.source), code.signature, code.parallel, code.maps, code.cluster
+
+
+def _sharing(
+    different: Mapping[tuple[object, ...], Kernel],
+    known: Mapping[tuple[object, ...], Printed],
+    in_calls: Collection[tuple[object, ...]],
+) -> dict[tuple[object, ...], tuple[Printed, tuple[int, ...]]]:
+    """Kernels that share code with others once bounds are arguments: that code, and their bounds.
+
+    Only where the printer finds the same operations without knowing the bounds. Those `in_calls` run in every call,
+    whether or not an equal one runs once.
+    """
+    bounded = {
+        own: found
+        for own, kernel in different.items()
+        if (found := with_bounds_as_arguments(with_data_bounds(kernel), own not in in_calls)) is not None
+    }
+    forms = alike(tuple(bounded.values()))
+    groups: dict[tuple[object, ...], dict[tuple[object, ...], tuple[Printed, Bounded]]] = {}
+    for own, each in bounded.items():
+        if each.form not in forms:
+            continue
+        printed = _printed(each.kernel, "cpu")
+        if operations_called(printed[0].source) == operations_called(known[own][0].source):
+            groups.setdefault((*printed[-1], own not in in_calls), {})[own] = printed, each
+    return {
+        own: ((*printed[:-1], (*printed[-1], once)), each.values)
+        for (*_, once), group in groups.items()
+        if len({each.values for _, each in group.values()}) > 1
+        for own, (printed, each) in group.items()
+    }
 
 
 def _renamed(code: Code, name: str) -> Code:

@@ -40,7 +40,8 @@ class Launch:
     """One entry of `net.kernels`: which code runs, for which statements, on which tensors, on what grid.
 
     One that runs `once` does so when constants get their values, the others in every call. `untiled` are those of the
-    statements in a GPU's microkernels that run as plain loops: no tile in registers holds their sums.
+    statements in a GPU's microkernels that run as plain loops: no tile in registers holds their sums. `bounds` are the
+    code's last arguments, where kernels share it that differ in bounds of loops.
     """
 
     code: Code
@@ -50,6 +51,7 @@ class Launch:
     block: tuple[ast.expr, ast.expr, ast.expr]
     once: bool = False
     untiled: tuple[str, ...] = ()
+    bounds: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:

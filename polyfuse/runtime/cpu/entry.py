@@ -90,10 +90,11 @@ class Lowered:
 
 @dataclass(frozen=True)
 class Call:
-    """One launch: which kernel, on which tensors."""
+    """One launch: which kernel, on which tensors, with which bounds of loops behind the sizes."""
 
     kernel: Lowered
     tensors: tuple[str, ...]
+    bounds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -422,7 +423,7 @@ class _Entry:
     def _alike(self, call: Call) -> tuple[object, ...]:
         """What two launches have in common that are the same but for where their arrays lie."""
         shapes = [tuple(map(str, self.places[name].shape)) for name in call.tensors]
-        return call.kernel.symbol, *shapes
+        return call.kernel.symbol, call.bounds, *shapes
 
     def _again(self, call: Call) -> Any:
         """Call a kernel that is launched repeatedly by a function of its arrays' addresses; whether it failed.
@@ -455,7 +456,7 @@ class _Entry:
             self._array(builder, replace(self.places[name], data=each), kind, None)._getvalue()
             for name, kind, each in zip(call.tensors, call.kernel.arguments, data, strict=False)
         ]
-        builder.ret(self._called(builder, call.kernel, [*arrays, *sizes]))
+        builder.ret(self._called(builder, call.kernel, [*arrays, *sizes, *map(LONG, call.bounds)]))
         return function
 
     def _run(self, call: Call) -> Any:
@@ -463,7 +464,7 @@ class _Entry:
         kinds = call.kernel.arguments
         values = [self._argument(name, kind) for name, kind in zip(call.tensors, kinds, strict=False)]
         values += [self._number(position) for position in range(len(self.interface.sizes))]
-        return self._called(self.builder, call.kernel, values)
+        return self._called(self.builder, call.kernel, [*values, *map(LONG, call.bounds)])
 
     def _called(self, builder: ir.IRBuilder, kernel: Lowered, values: Sequence[Any]) -> Any:
         """Call a kernel by numba's convention; whether it failed."""

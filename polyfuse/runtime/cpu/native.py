@@ -130,7 +130,7 @@ def machine_code(program: Program, phases: Phases, timed: bool = False) -> Machi
     module = library.create_ir_module(ENTRY)
     launched = Counter[str]()
     for name, phase in phases.entries:
-        calls = [Call(codes[launch.name][0], launch.tensors) for launch in phase.launches]
+        calls = [Call(codes[launch.name][0], launch.tensors, launch.bounds) for launch in phase.launches]
         add_entry(context, module, name, phase.interface, calls, timed and name == ENTRY)
         launched.update(call.kernel.symbol for call in calls)
     library.add_ir_module(module)

@@ -44,6 +44,7 @@ def to_header(product: Product, code: MachineCode | None) -> Json:
                 "block": [ast.unparse(extent) for extent in launch.block],
                 "once": launch.once,
                 "untiled": launch.untiled,
+                "bounds": launch.bounds,
             }
             for launch in program.launches
         ],
@@ -106,6 +107,7 @@ def _launch(one: Mapping[str, Any], codes: list[Code]) -> Launch:
         (block[0], block[1], block[2]),
         one["once"],
         tuple(one["untiled"]),
+        tuple(one["bounds"]),
     )
 
 

@@ -61,7 +61,7 @@ def by_source(nest: pf.Nest, arrays: Mapping[str, Any], sizes: Mapping[str, int]
     with np.errstate(all="ignore"):
         for launch in printed.launches:
             given = [memory[name] for name in launch.tensors]
-            functions[launch.name](*given, *(int(sizes[name]) for name in printed.sizes))
+            functions[launch.name](*given, *(int(sizes[name]) for name in printed.sizes), *launch.bounds)
     return {tensor.name: memory[tensor.name] for tensor in nest.outputs}
 
 

@@ -1,0 +1,167 @@
+"""Make loop bounds arguments of a kernel, so that kernels which differ in them alone share one function.
+
+    norm_fold:   for e in range(0, 1280): for e_2 in range(0, 320): …
+    norm_fold_2: for e in range(0, 16): for e_2 in range(0, 32): …
+    ->  norm_fold(w, r, w_folded, e_stop, e_2_stop):  for e in range(0, e_stop): for e_2 in range(0, e_2_stop): …
+
+MobileNetV2 has 83 different kernels, of which 59 run once for all calls: they fold and pack weights of 19 shapes. A
+bound becomes an argument only where a call does not get slower by it:
+
+- of a loop each of whose steps runs many statements: LLVM keeps such a loop as it is, and tiles inside keep their
+  constant sizes;
+- in a kernel that runs once, of every loop around others and of a long loop;
+- and where no condition or bound inside depends on the loop's values.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from polyfuse.codegen.looptree.alpha_equal import node_form
+from polyfuse.codegen.looptree.index import mentions
+from polyfuse.codegen.looptree.nodes import (
+    For,
+    Guard,
+    Kernel,
+    Node,
+    Store,
+    below,
+    nodes_in,
+    variables,
+    with_below,
+)
+from polyfuse.ir.fresh_names import fresh
+
+LONG = 32
+"""Values that a loop without others inside has more of; of fewer LLVM makes vectors of a known length."""
+
+MANY = 256
+"""Instances of statements from which on a step of a loop is not unrolled, nor made vectors of with others."""
+
+OUTSIDE = (None, "cores", "microkernel", "vector")
+"""The binds of loops whose bounds may be arguments; a microkernel's is that of its steps."""
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A kernel whose last arguments are bounds of loops.
+
+    Attributes:
+        kernel: The kernel; its last `sizes` are the names of the bounds.
+        values: The numbers that stood there.
+    """
+
+    kernel: Kernel
+    values: tuple[int, ...]
+
+    @property
+    def form(self) -> str:
+        """Return text that is equal for two kernels that differ in names, extents of arrays and values alone."""
+        arrays = {name: (tensor.dtype, tensor.rank) for name, tensor in self.kernel.arrays.items()}
+        names: dict[str, object] = dict.fromkeys((*variables(self.kernel.body), *self.kernel.sizes))
+        return node_form(self.kernel.body, {**names, **arrays}).text
+
+
+def with_bounds_as_arguments(kernel: Kernel, once: bool) -> Bounded | None:
+    """Return a kernel with bounds as arguments, or None where every bound is better known.
+
+    Args:
+        kernel: The kernel.
+        once: True if it runs once for all calls.
+    """
+    lifting = _Lifting(kernel, once)
+    body = lifting.node(kernel.body)
+    if not lifting.values:
+        return None
+    return Bounded(replace(kernel, body=body, sizes=(*kernel.sizes, *lifting.names)), tuple(lifting.values))
+
+
+class _Lifting:
+    """Walks from the outermost loops inwards and gives bounds names."""
+
+    def __init__(self, kernel: Kernel, once: bool) -> None:
+        self.once = once
+        self.taken = {*kernel.arrays, *kernel.sizes, *variables(kernel.body)}
+        self.names: list[str] = []
+        self.values: list[int] = []
+
+    def node(self, node: Node) -> Node:
+        if not isinstance(node, For):
+            return with_below(node, self.node)
+        inside = node if _is_tile(node) else with_below(node, self.node)
+        match inside:
+            case For(low=ast.Constant(value=0), high=ast.Constant(value=int(stop))) if self._may_be(
+                node, stop
+            ):
+                return replace(inside, high=ast.Name(self._named(node.variable, stop)))
+        return inside
+
+    def _may_be(self, node: For, stop: int) -> bool:
+        """True if the bound of a loop may be an argument."""
+        if node.bind not in OUTSIDE or _decides(node):
+            return False
+        if _instances(node.body) >= MANY:
+            return True
+        around = any(isinstance(each, For) for each in nodes_in(node.body))
+        return self.once and not _is_tile(node) and (around or stop > LONG)
+
+    def _named(self, variable: str, stop: int) -> str:
+        name = fresh(f"{variable}_stop", self.taken)
+        self.taken.add(name)
+        self.names.append(name)
+        self.values.append(stop)
+        return name
+
+
+def _is_tile(node: Node) -> bool:
+    return isinstance(node, For) and node.bind == "microkernel"
+
+
+def _decides(loop: For) -> bool:
+    """True if conditions or bounds inside depend on a loop's values: they are simpler where these are known."""
+    for node in nodes_in(loop.body):
+        match node:
+            case Guard(condition):
+                asked = [condition]
+            case For(low=low, high=high):
+                asked = [low, high]
+            case _:
+                continue
+        if any(mentions(each, loop.variable) for each in asked):
+            return True
+    return False
+
+
+def _instances(node: Node) -> int:
+    """The instances of statements that a node runs, with loops of unknown length as one step."""
+    inside = sum(map(_instances, below(node)))
+    match node:
+        case Store():
+            return 1
+        case For(low=ast.Constant(value=int(low)), high=ast.Constant(value=int(stop)), step=step):
+            return inside * max(1, (stop - low) // step)
+    return inside
+
+
+def operations_called(source: str) -> tuple[str, ...]:
+    """Return the names of the operations that a kernel's source calls, in order.
+
+    >>> operations_called("tile_mac(TileSpec(rows=6), y=y, b_at=(min(j, 3), 0))")
+    ('TileSpec', 'tile_mac')
+    """
+    calls = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return tuple(
+        sorted(call.id for call in calls if isinstance(call, ast.Name) and call.id not in ("min", "max"))
+    )
+
+
+def alike(kernels: Sequence[Bounded]) -> frozenset[str]:
+    """Return the forms that kernels with different values have."""
+    seen: dict[str, tuple[int, ...]] = {}
+    several = set()
+    for each in kernels:
+        if seen.setdefault(each.form, each.values) != each.values:
+            several.add(each.form)
+    return frozenset(several)

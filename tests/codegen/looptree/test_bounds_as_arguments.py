@@ -1,0 +1,83 @@
+"""Kernels that differ in bounds of loops alone share one function, where a call does not get slower by it."""
+
+# ruff: noqa: F821
+# mypy: disable-error-code="no-untyped-def, name-defined"
+from __future__ import annotations
+
+import numpy as np
+
+import polyfuse as pf
+from polyfuse.codegen.generate import program
+from tests.frontend.python.running import assert_close, by_source, called
+
+
+@pf.nest
+def copies(a: f32[4, 300], b: f32[7, 300], c: f32[9, 500], p: f32[4, 300], q: f32[7, 300], r: f32[9, 500]):
+    for i in range(4):
+        for j in range(300):
+            p[i, j] = a[i, j] * 2
+    for i in range(7):
+        for j in range(300):
+            q[i, j] = b[i, j] * 2
+    for i in range(9):
+        for j in range(500):
+            r[i, j] = c[i, j] * 2
+
+
+@pf.nest
+def rows(a: f32[4, 30], b: f32[7, 30], p: f32[4, 30], q: f32[7, 30]):
+    for i in range(4):
+        for j in range(30):
+            p[i, j] = a[i, j] * 2
+    for i in range(7):
+        for j in range(30):
+            q[i, j] = b[i, j] * 2
+
+
+@pf.nest
+def thrice(a: f32[4, 30], b: f32[4, 30], c: f32[7, 30], p: f32[4, 30], q: f32[4, 30], r: f32[7, 30]):
+    for i in range(4):
+        for j in range(30):
+            p[i, j] = a[i, j] * 2
+    for i in range(4):
+        for j in range(30):
+            q[i, j] = b[i, j] * 2
+    for i in range(7):
+        for j in range(30):
+            r[i, j] = c[i, j] * 2
+
+
+def test_a_loop_of_long_steps_has_its_bound_as_an_argument() -> None:
+    made = program(copies, pf.Schedule(copies).tree, "cpu")
+    assert [launch.bounds for launch in made.launches] == [(4,), (7,), ()]
+    shared, alone = made.codes
+    assert "for i in range(0, i_stop):" in shared.source
+    assert "for j in range(0, 300):" in shared.source
+    assert str(shared.signature).endswith(", int64)")
+    assert "for i in range(0, 9):" in alone.source
+
+
+def test_a_loop_of_short_steps_has_it_in_kernels_that_run_once() -> None:
+    tree = pf.Schedule(rows).tree
+    assert len(program(rows, tree, "cpu").codes) == 2
+    assert [launch.bounds for launch in program(rows, tree, "cpu", (True, True)).launches] == [(4,), (7,)]
+    assert len(program(rows, tree, "cpu", (True, False)).codes) == 2
+
+
+def test_a_kernel_of_calls_keeps_its_bounds_though_an_equal_one_runs_once() -> None:
+    tree = pf.Schedule(thrice).tree
+    for early, bounds in (((True, True, True), [(4,), (4,), (7,)]), ((False, True, True), [(), (), ()])):
+        assert [launch.bounds for launch in program(thrice, tree, "cpu", early).launches] == bounds
+
+
+def test_shared_functions_compute_what_the_nest_says() -> None:
+    rng = np.random.default_rng(0)
+    arrays = {
+        t.name: rng.standard_normal(tuple(map(int, t.shape))).astype(np.float32)
+        for t in (*copies.inputs, *copies.outputs)
+    }
+    expected = pf.interpret(copies, arrays)
+    assert_close(by_source(copies, arrays, {}), expected)
+    net = pf.compile(copies, schedule=pf.Schedule(copies))
+    assert [launch.bounds for launch in net.kernels] == [(4,), (7,), ()]
+    assert_close(called(net, arrays), expected)
