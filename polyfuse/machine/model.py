@@ -19,7 +19,7 @@ from polyfuse.ir.precision import Math
 from polyfuse.machine.gpu_limits import Gpu, limits_of
 from polyfuse.machine.levels import UNBOUNDED, GiB, KiB, Level, MiB, size_text
 from polyfuse.machine.linux_cpu import linux_cpu, usable_cores
-from polyfuse.machine.rates import MESH, ZEN, ZEN4, Exposed, Rates
+from polyfuse.machine.rates import MESH_AT_BASE, ZEN, ZEN4, Exposed, Rates
 
 Kind = Literal["cpu", "cuda"]
 
@@ -401,13 +401,13 @@ PRESETS: Mapping[str, Machine] = {
     ),
     "zen5": cpu("zen5", 2, 64, (48 * KiB, 1 * MiB, 32 * MiB), 4.1e9),
     "zen4": cpu("zen4", 2, 64, (32 * KiB, 1 * MiB, 32 * MiB), 3.7e9, ZEN4),
-    "xeon": cpu("xeon", 2, 64, (48 * KiB, 2 * MiB, 480 * MiB), 2.6e9, MESH),
+    "xeon": cpu("xeon", 2, 64, (48 * KiB, 2 * MiB, 480 * MiB), MESH_AT_BASE.hertz, MESH_AT_BASE),
 }
 """Machines by name.
 
 GPUs: SXM boards; SMs, peak rates (tensor cores' for dense matrices; sums in float32, of float64 numbers in float64),
 DRAM and the size of L2 from NVIDIA's data sheets. The rate of L2 is on none of them: A100's is its white paper's 5120
-bytes a cycle at 1.41 GHz, H100's and H200's assume as many at 1.76 GHz, the RTX 4090's assumes 2048 at 2.5 GHz. "zen5",
-"zen4" and "xeon" are the machines of two cores on which `rates.ZEN`, `ZEN4` and `MESH` were measured; CALL_SECONDS and
-REGION_SECONDS are from the first.
+bytes a cycle at 1.41 GHz, H100's and H200's assume as many at 1.76 GHz, the RTX 4090's assumes 2048 at 2.5 GHz.
+"zen5", "zen4" and "xeon" are the machines of two cores on which `rates.ZEN`, `ZEN4` and `MESH_AT_BASE` were measured;
+CALL_SECONDS and REGION_SECONDS are from the first.
 """

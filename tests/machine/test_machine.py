@@ -120,6 +120,8 @@ def test_a_virtual_machines_clock_is_that_of_a_measured_one_of_its_kind(tmp_path
     assert detect_cpu(tmp_path, info).flops32 == Machine.preset("zen5").flops32, "what files say is its base"
     info.write_text(known.format(5000.0))
     assert detect_cpu(tmp_path, info).flops32 == 64 * 5.0e9, "it runs faster than the measured one"
+    info.write_text("vendor_id\t: GenuineIntel\nflags\t: avx2 avx512f\ncpu MHz\t: 2600.0\n")
+    assert detect_cpu(tmp_path, info).flops32 == 64 * MESH.hertz, "a Xeon runs at 3.7 GHz by what it computes"
     fastest = tmp_path / "cpu0/cpufreq/cpuinfo_max_freq"
     fastest.parent.mkdir(parents=True)
     fastest.write_text("3000000\n")
