@@ -41,11 +41,31 @@ def summed_in_rows(
     if not steps or not rows:
         return None
     row = min(reversed(rows), key=lambda loop: far_and_near(schedule.nest, name, dims_of(loop.date(name))))
+    if _is_shorter(schedule, counts, name, row, steps, machine):
+        return None
     outer = [loop.name for loop in loops if loop not in steps and loop is not row]
     try:
         return _in_pieces(schedule, name, outer, steps, row, machine)
     except (IllegalSchedule, InvalidSchedule):
         return None
+
+
+def _is_shorter(
+    schedule: Schedule, counts: Counts, name: str, row: Loop, steps: tuple[Loop, ...], machine: CpuMachine
+) -> bool:
+    """True if a row of results fills no vector, where more steps than it has results lie side by side in memory.
+
+    The gradient of a window's weights: w[s] += z[q] * x[q + s] for 3 of s, and 28 of q.
+    """
+    s = schedule.nest.statement(name)
+    lanes = machine.vector_bytes // schedule.nest.tensor(s.write.tensor).itemsize
+    results = counts.extent(row)
+    return results < lanes and any(
+        counts.extent(loop) > results
+        and not far_and_near(schedule.nest, name, dims_of(loop.date(name)))[0]
+        and all(any(stride(a, d) == 1 for d in dims_of(loop.date(name))) for a in s.reads)
+        for loop in steps
+    )
 
 
 def sums_along_memory(nest: Nest, name: str) -> bool:

@@ -144,3 +144,11 @@ def test_integers_with_a_border_run_along_the_image() -> None:
     padded = np.pad(x, ((0, 0), (1, 1)))
     np.testing.assert_array_equal(y, sum(padded[:, s : s + 40] * w[:, s : s + 1] for s in range(3)))
     assert net.schedule.loops("S1")[-1].name == "j"
+
+
+def test_gradients_of_few_weights_sum_along_the_pixels() -> None:
+    """A window's three results fill no vector, and each is a sum of products of neighbours."""
+    image, window = nn.input("x", (4, 1, 28, 28)), nn.input("w", (16, 1, 3, 3))
+    nest = pf.vjp(nn.lower(nn.conv2d(image, window, padding=1)), "w")
+    schedule = plan_for(nest, ONE).schedule
+    assert schedule.loops("mac0_to_w")[-1].name == "l"
