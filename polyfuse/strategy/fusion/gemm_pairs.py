@@ -14,6 +14,10 @@ In another loop two products have no blocks (schedule.py): together they are til
     for i < 2: for j < 16: x[16i + j] = …;  for i < 32: for j: { y[i, j] += x[i, k] * w[j, k] }
     ->  for i < 32: for j: { where i < 2 and j < 16: x[16i + j] = …;  y[i, j] += … }
 
+    for i: for j: y += a @ b;  for j: for i: s[j] += b[i, j]        stay apart, with the product in blocks
+
+What only reads what a product reads finds no place in its blocks.
+
 What shares loops with a product by a dependence that these carry, as a layer norm of sentences does that of words,
 takes its parallel loops from it, and with them its blocks.
 """
@@ -71,6 +75,26 @@ def joined_in_order(
         model.kernel(part).band and products_among(nest, model.kernel(part).names, triangles=True)
         for part in (first, second)
     ):
+        return None
+    return [alone_cost(nest, model, part) for part in (first, second)], model.cost(together)
+
+
+def joined_beside(
+    nest: Nest, model: Model, first: Tree, second: Tree, together: Tree
+) -> tuple[list[KernelCost], KernelCost] | None:
+    """(costs apart, the product's in blocks; the cost together, without); None if both may be in one product's blocks.
+
+    They may unless one kernel holds a product, and no value passes between the two. `blocked` leaves the other kernel's
+    statements in loops of their own, one by one: a bias' gradient and its update, which read what the gradient of the
+    weights reads, were four kernels so.
+    """
+    if model.machine.kind != "cpu" or not model.kernel(together).band:
+        return None
+    held = [products_among(nest, model.kernel(part).names, triangles=True) for part in (first, second)]
+    if sum(map(bool, held)) != 1:
+        return None
+    pairs = nest.dependences().among((*first.members, *second.members))
+    if any(p.is_value and (p.source in first.members) != (p.sink in first.members) for p in pairs):
         return None
     return [alone_cost(nest, model, part) for part in (first, second)], model.cost(together)
 

@@ -21,7 +21,12 @@ from polyfuse.sets import IN, OUT
 from polyfuse.strategy.candidates import Choose, Wish, cheapest
 from polyfuse.strategy.cost.roofline import Model
 from polyfuse.strategy.fusion.alignments import Alignments
-from polyfuse.strategy.fusion.gemm_pairs import joined_in_order, joined_in_steps, joined_in_tiles
+from polyfuse.strategy.fusion.gemm_pairs import (
+    joined_beside,
+    joined_in_order,
+    joined_in_steps,
+    joined_in_tiles,
+)
 from polyfuse.strategy.plan import (
     Decision,
     costly_sentence,
@@ -288,6 +293,7 @@ def considered(state: Search, model: Model, producer: str, consumer: str, level:
         joined_in_steps(*parts_and_whole)
         or joined_in_tiles(*parts_and_whole)
         or joined_in_order(*parts_and_whole)
+        or joined_beside(*parts_and_whole)
     )
     if products is not None:
         apart, together = products

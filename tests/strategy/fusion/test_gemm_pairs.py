@@ -40,3 +40,23 @@ def test_a_product_keeps_its_parallel_loops(outputs: int) -> None:
     plan = plan_for(of_sentences(16, outputs), AVX2)
     assert any(loop.bind == "microkernel" for loop in plan.schedule.loops("mac"))
     assert ("scale", "mac") not in {(d.producer, d.consumer) for d in plan.decisions if d.taken}
+
+
+def test_what_reads_a_factor_of_a_product_stays_out_of_its_kernel() -> None:
+    """A bias' gradient and its update share no value with the gradient of the weights, whose blocks hold neither."""
+    shapes = {"x": (64, 256), "g": (64, 256), "m": (256,), "s": (256,), "w": (256, 256)}
+    roles = {"m": "inout", "s": "temporary", "w": "output"}
+    square = "0 <= i < 256 and 0 <= j < 256"
+    nest = Nest.of(
+        [Tensor(name, shape, "float32", roles.get(name, "input")) for name, shape in shapes.items()],  # type: ignore[arg-type]
+        [
+            statement("{ first[j] : 0 <= j < 256 }", "s[j] = 0.0"),
+            statement("{ sum[k, j] : 0 <= k < 64 and 0 <= j < 256 }", "s[j] += g[k, j]"),
+            statement("{ update[j] : 0 <= j < 256 }", "m[j] = 0.9 * m[j] + s[j]"),
+            statement(f"{{ zero[j, i] : {square} }}", "w[i, j] = 0.0"),
+            statement(f"{{ mac[k, j, i] : 0 <= k < 64 and {square} }}", "w[i, j] += x[k, i] * g[k, j]"),
+        ],
+    )
+    plan = plan_for(nest, AVX2)
+    kernels = [tuple(n for n in group.statements if n in nest.order.members) for group in plan.groups]
+    assert kernels == [("first", "sum", "update"), ("zero", "mac")]
