@@ -117,7 +117,11 @@ def _reindexed(nest: Nest, statement: str, dim: str, value: str) -> Reindexed | 
     if dim not in s.dims:
         return refused(call, f"{statement} has no dimension {dim}", f"one of {', '.join(s.dims)}")
     sizes = ", ".join(param_names(s.domain))
-    number = isl.Aff(f"[{sizes}] -> {{ {statement}[{', '.join(s.dims)}] -> [{value}] }}")
+    try:
+        number = isl.Aff(f"[{sizes}] -> {{ {statement}[{', '.join(s.dims)}] -> [{value}] }}")
+    except isl.Error:
+        why = f"{value!r} is not an affine expression of {', '.join(s.dims)}"
+        return refused(call, why, f"{dim} + i, for an i that is another index")
     shift = _shift(s, s.dims.index(dim), number)
     if shift is None:
         return refused(

@@ -99,6 +99,7 @@ def test_a_loop_that_counts_for_others_keeps_its_dates() -> None:
         ("i0", "2 * i0", "is not i0 plus a number"),
         ("i0", "i - i0", "is not i0 plus a number"),
         ("i0", "r0", "is not i0 plus a number"),
+        ("i0", "i0 +", "is not an affine expression of"),
     ],
 )
 def test_what_is_refused_is_said(dim: str, value: str, why: str) -> None:

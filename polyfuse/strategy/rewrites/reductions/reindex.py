@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import islpy as isl
+
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest, Statement
 from polyfuse.machine import Machine
@@ -58,10 +60,11 @@ def _as_products(nest: Nest, s: Statement) -> Iterator[Reindexed]:
         for axis in range(access.map.dim(OUT)):
             value = merged_pieces(subscripts.get_pw_aff(axis))
             moving = [d for d in range(len(s.dims)) if value.involves_dims(IN, d, 1)]
-            if value.n_piece() > 1 or len(moving) < 2:
+            if value.n_piece() != 1 or len(moving) < 2:
                 continue
+            ((_, number),) = value.get_pieces()  # without its domain: outside it the statement does not run
             for d in reversed(moving):
-                how = s.dims[d], expression_text(value)
+                how = s.dims[d], expression_text(isl.PwAff.from_aff(number))
                 if why_not_reindex(nest, s.name, *how) is None:
                     done = reindex(nest, s.name, *how)
                     if products_of(done.nest, s.name):
