@@ -216,7 +216,7 @@ class Worker:
         return [{"threads": self.threads, **row} for row in rows]
 
     def _answer(self, name: str, work: Callable[..., Any], *given: Any) -> Any:
-        """What the process answers, or why it does not."""
+        """The process's answer, or why there is none."""
         waiting = self.pool.apply_async(work, given)
         try:
             return waiting.get(self.seconds)

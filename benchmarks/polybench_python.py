@@ -53,7 +53,7 @@ _numbers = itertools.count()
 
 
 class Kernels:
-    """What a class of kernels gets instead of the project's base class: NumPy arrays, and no timers."""
+    """The base class that kernels get instead of their project's: NumPy arrays, and no timers."""
 
     DATA_TYPE: type = float
     DATASET_SIZE = "small"
@@ -211,7 +211,7 @@ def checked(kernel: Kernel, step: str) -> str:
 
 
 def _left_by(nest: Any, given: dict[str, Any], sizes: Mapping[str, int], step: str) -> Mapping[str, Any]:
-    """What a call leaves in its arguments."""
+    """The arguments after a call."""
     if step == "oracle":
         inputs = {tensor.name: given[tensor.name] for tensor in nest.inputs}
         return {**given, **pf.interpret(nest, inputs, {n: sizes[n] for n in nest.params})}

@@ -71,7 +71,7 @@ def _case(name: str, size: int, layers: int | None) -> Case:
 
 
 def _compiled(made: Case, freeze: bool) -> tuple[Record, Callable[[], Any], tuple[torch.Tensor, ...]]:
-    """What becomes of a model's graphs, a call, and the results of the first one."""
+    """A record of a model's graphs, a call, and the results of the first one."""
     record = Record()
     options = {"freeze": True} if freeze else {}
     fast = torch.compile(made.model, backend=partial(backend, record=record), options=options)

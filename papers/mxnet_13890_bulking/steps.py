@@ -61,7 +61,7 @@ class Trained:
         return pf.optim.with_update(loss, tuple(loss.constants), pf.optim.SGD(RATE, MOMENTUM))
 
     def arrays(self, step: pf.optim.Updated) -> dict[str, Array]:
-        """What a call of the step takes: images and targets, the rate, weights, and momenta of 0."""
+        """The arguments of a step: images and targets, the rate, weights, and momenta of 0."""
         rng = np.random.default_rng(4)
         found: dict[str, Array] = {}
         for tensor in step.nest.inputs:

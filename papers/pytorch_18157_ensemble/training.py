@@ -104,7 +104,7 @@ def losses(ensemble: Ensemble, x: Array, target: Array) -> list[float]:
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """What the source asks for, in training."""
+    """The source's claims, in training."""
     text = "; ".join(f"{r['members']} members: {r['products_before']} → {r['products_after']}" for r in rows)
     one = all(row["products_after"] == 3 * row["layers"] - 1 for row in rows)
     learnt = all(row["loss_last"] < row["loss_first"] for row in rows)

@@ -191,7 +191,7 @@ class AdjointStatements:
         )
 
     def _additions(self, s: Statement, term: Term, kept: Sequence[int], moved: bool) -> list[Addition]:
-        """What is added for one read, by owners of the elements; the loops that stay come first."""
+        """The additions for one read, by owners of the elements; the loops that stay come first."""
         used = frozenset(symbol.name for symbol in term.body.free_symbols if not isinstance(symbol, Read))
         target = self.adjoints.of(term.target)
         if not term.target.map.intersect_domain(self.nest.domains[s.name]).is_injective():
@@ -277,7 +277,7 @@ class AdjointStatements:
         )
 
     def _term(self, s: Statement, position: int, share: Share | None) -> tuple[list[Access], sympy.Basic]:
-        """What a statement adds to the adjoint of one of its reads, and the accesses that its leaves are."""
+        """The term that a statement adds to the adjoint of one of its reads, and the accesses that its leaves are."""
         n = len(s.reads)
         accesses = [*s.reads, self.adjoints.of(s.write), s.write]
         seed: sympy.Expr = read(n)

@@ -38,7 +38,7 @@ class Contribution:
 
     @property
     def access(self) -> Access:
-        """What the read accesses."""
+        """The elements that are read."""
         return self.statement.reads[self.position]
 
 

@@ -121,7 +121,7 @@ def test_stages_that_take_few_operations_run_in_one_sweep() -> None:
 
 
 def test_tiles_of_a_volume_have_planes_where_stages_need_more_of_them() -> None:
-    """What takes a square root is not computed five times; a stage that is read on both sides is in tiles."""
+    """A stage with a square root is not computed five times; one that is read on both sides is in tiles."""
     nest = defined(
         VOLUME.replace("4.0 * x", "np.sqrt(x[1:N + 3, 1:N + 3]) * x").replace("CHANGE", "(up[1:] - up[:-1])")
     )

@@ -96,7 +96,7 @@ def reduced(
 
 
 def _neutral(program: Program, how: Reduction, dtype: str) -> ast.expr:
-    """What changes no result: where a maximum has no element at all, it is this, and NumPy raises an error."""
+    """The value that changes no result. A maximum of no elements is this value, where NumPy raises an error."""
     if how.begin is not None:
         return number(how.begin)
     known = NUMBER_TYPES[dtype]

@@ -46,7 +46,7 @@ class Evaluator:
         self.frame.source.refuse(node, f"{why} ({chain})" if chain else why, allowed)
 
     def unread(self, node: ast.expr, whole: ast.expr | None = None) -> Scalar:
-        """What is left to the reader of elements, which refuses it if it is nothing to it either.
+        """Hand an expression to the reader of elements, which refuses it if it cannot read it either.
 
         In an inlined function it is refused here, since that reader knows the decorated function's names alone.
         """

@@ -23,7 +23,7 @@ def same_value(left: Value, right: Value) -> bool:
 
 
 def _text_of(value: Array) -> str:
-    """What an array's elements are, as text."""
+    """The expression of an array's elements, as text."""
     index = tuple(name(f"d{k}") for k in range(value.rank))
     mask = "" if value.mask is None else ast.unparse(value.mask.element(index))
     return f"{shape_text(value.shape)} {ast.unparse(value.element(index))} {mask}"

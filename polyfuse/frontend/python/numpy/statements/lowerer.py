@@ -22,7 +22,7 @@ from polyfuse.frontend.python.numpy.values import Array, Static, Value
 
 @dataclass
 class Result:
-    """What an inlined function has returned: one value, or a tuple."""
+    """The value that an inlined function has returned, or a tuple of them."""
 
     value: Value = field(default_factory=lambda: Static(None))
     is_given: bool = False
@@ -34,7 +34,7 @@ Rule = Callable[["Lowerer", Any], bool]
 
 @dataclass(frozen=True)
 class Rules:
-    """What lowers each kind of statement, an `if` that returns before the end, and a call that is inlined."""
+    """The functions that lower each kind of statement, an `if` that returns before the end, and an inlined call."""
 
     statements: Mapping[type[ast.stmt], Rule]
     early_return: Callable[[Lowerer, ast.If, list[ast.stmt]], None]
