@@ -22,6 +22,7 @@ import islpy as isl
 from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement, Tensor
+from polyfuse.ir.nest import own_loops
 from polyfuse.ir.sizes import extent_text
 from polyfuse.ir.tree import Loop, Tree, children, with_children
 from polyfuse.rewrite.kept_order import turned_round
@@ -112,7 +113,40 @@ def why_not_reindex(nest: Nest, statement: str, dim: str, value: str) -> Refusal
     return found if isinstance(found, Refusal) else None
 
 
+def renumbered_alone(nest: Nest, statement: str, dim: str, value: str) -> Nest | None:
+    """The renumbered statement in a nest of its own, to look at before anything is proven of the whole.
+
+    None if the number has no such form.
+    """
+    s, shift = nest.statement(statement), _asked(nest, statement, dim, value)
+    if isinstance(shift, Refusal):
+        return None
+    moves: dict[str, tuple[_Shift, Tensor]] = {}
+    for access in s.accesses:
+        tensor = nest.tensor(access.tensor)
+        move = _move(s, access, shift) if tensor.role == "temporary" else None
+        if move is not None:
+            moves[tensor.name] = move, tensor
+    made = _statement(s, shift, moves)
+    return replace(nest, statements=(made,), order=own_loops(made))
+
+
 def _reindexed(nest: Nest, statement: str, dim: str, value: str) -> Reindexed | Refusal:
+    shift = _asked(nest, statement, dim, value)
+    if isinstance(shift, Refusal):
+        return shift
+    shifts, moves = _carried(nest, nest.statement(statement), shift)
+    best = _rewritten(nest, shifts, moves, new_dates=True)
+    origins = _origins(nest, shifts)
+    if turned_round(nest, best, origins) is not None:
+        best = _rewritten(nest, shifts, moves, new_dates=False)
+    assert turned_round(nest, best, origins) is None, "every instance runs at its old date"
+    best.check()
+    dims = {name: nest.statement(name).dims[each.position] for name, each in shifts.items()}
+    return Reindexed(best, dims, tuple(moves))
+
+
+def _asked(nest: Nest, statement: str, dim: str, value: str) -> _Shift | Refusal:
     s, call = nest.statement(statement), f"reindex({statement!r}, {dim!r}, {value!r})"
     if dim not in s.dims:
         return refused(call, f"{statement} has no dimension {dim}", f"one of {', '.join(s.dims)}")
@@ -129,15 +163,7 @@ def _reindexed(nest: Nest, statement: str, dim: str, value: str) -> Reindexed | 
         )
     if _is_value(s, shift):
         return refused(call, f"{statement} computes with {dim} as a number", "an index in subscripts alone")
-    shifts, moves = _carried(nest, s, shift)
-    best = _rewritten(nest, shifts, moves, new_dates=True)
-    origins = _origins(nest, shifts)
-    if turned_round(nest, best, origins) is not None:
-        best = _rewritten(nest, shifts, moves, new_dates=False)
-    assert turned_round(nest, best, origins) is None, "every instance runs at its old date"
-    best.check()
-    dims = {name: nest.statement(name).dims[each.position] for name, each in shifts.items()}
-    return Reindexed(best, dims, tuple(moves))
+    return shift
 
 
 # -- what is renumbered ------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -41,6 +43,16 @@ def counted_together(x: f64[N, N], z: f64[N]):  # noqa: F821
             z[e] = z[e] + x[i, e]
             for r in range(N):  # noqa: F821
                 y[i, e] += x[r, i] * x[r, i + e]
+    return y
+
+
+@pf.nest
+def depthwise(x: f64[8, 12], w: f64[8, 3]):  # noqa: F821
+    y = np.zeros((8, 10))
+    for c in range(8):
+        for h in range(10):
+            for r in range(3):
+                y[c, h] += x[c, h + r] * w[c, r]
     return y
 
 
@@ -126,6 +138,18 @@ def test_it_is_taken_where_the_sums_get_tiles() -> None:
     made, (remark,) = with_subscripts_as_indices(nest, Machine.preset("xeon"))
     assert remark.taken
     assert products_of(made, name)
+
+
+def test_nothing_is_proven_of_sums_that_become_no_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A depthwise convolution reads x[c, h + r], and is no product whichever way its loops are numbered."""
+
+    def proven(*_: object) -> None:
+        raise AssertionError("the order of the nest's dependences was compared")
+
+    monkeypatch.setattr(sys.modules["polyfuse.rewrite.reindex"], "turned_round", proven)
+    made, said = with_subscripts_as_indices(depthwise, Machine.preset("xeon"))
+    assert made is depthwise
+    assert not said
 
 
 def test_sums_and_both_copies_are_one_kernel_with_tiles() -> None:

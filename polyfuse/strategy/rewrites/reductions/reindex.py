@@ -14,7 +14,7 @@ import islpy as isl
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest, Statement
 from polyfuse.machine import Machine
-from polyfuse.rewrite.reindex import Reindexed, reindex, why_not_reindex
+from polyfuse.rewrite.reindex import Reindexed, reindex, renumbered_alone, why_not_reindex
 from polyfuse.sets import IN, OUT, expression_text, merged_pieces
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
@@ -65,7 +65,10 @@ def _as_products(nest: Nest, s: Statement) -> Iterator[Reindexed]:
             ((_, number),) = value.get_pieces()  # without its domain: outside it the statement does not run
             for d in reversed(moving):
                 how = s.dims[d], expression_text(isl.PwAff.from_aff(number))
+                tried = renumbered_alone(nest, s.name, *how)
+                if tried is None or not products_of(tried, s.name):
+                    continue
                 if why_not_reindex(nest, s.name, *how) is None:
                     done = reindex(nest, s.name, *how)
-                    if products_of(done.nest, s.name):
+                    if products_of(done.nest, s.name):  # not if a temporary keeps its places
                         yield done
