@@ -19,6 +19,6 @@ def running(command: Sequence[str]) -> Iterator[None]:
         return
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
         time.sleep(SETTLING)
-        yield
-        assert process.stdin is not None
-        process.stdin.close()
+        if process.poll() is not None:
+            raise SystemExit(f"{' '.join(command)} ended before anything was measured beside it")
+        yield  # leaving the block closes the command's input and waits for it

@@ -149,7 +149,7 @@ def of_network(name: str) -> Made:
 
 
 _compiled: dict[str, tuple[pf.Executable, Arguments]] = {}
-"""What this process has compiled, by the names of the cases."""
+"""Compiled cases of this process and their arguments, by the names of the cases."""
 
 
 def compiled(name: str) -> None:

@@ -120,10 +120,7 @@ def counted(ensemble: Ensemble, where: Place) -> Row:
         assert kernels == 3 * ensemble.layers + ensemble.odd
     check(ensemble, net)
     return {
-        "members": ensemble.members,
-        "layers": ensemble.layers,
-        "width": ensemble.width,
-        "batch": ensemble.batch,
+        **ensemble.sizes,
         "products_before": before,
         "products_after": after,
         "kernels_before": 3 * before,

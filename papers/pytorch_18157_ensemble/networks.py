@@ -29,6 +29,11 @@ class Ensemble:
     def name(self) -> str:
         return f"{self.members} of {self.layers} × {self.width}, batch {self.batch}"
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The columns of a row of results that say which network it is."""
+        return {"members": self.members, "layers": self.layers, "width": self.width, "batch": self.batch}
+
     def arrays(self) -> dict[str, Array]:
         """x [members, batch, width]; w0 b0, …: a matrix and a row for each member."""
         return ensemble_arrays(self.members, self.layers, self.width, self.batch)

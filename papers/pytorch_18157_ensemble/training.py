@@ -57,10 +57,7 @@ def counted(ensemble: Ensemble, where: Place) -> Row:
     ours = [net(x, target) for _ in range(STEPS)]
     np.testing.assert_allclose(ours, losses(ensemble, x, target), rtol=1e-5)
     return {
-        "members": ensemble.members,
-        "layers": ensemble.layers,
-        "width": ensemble.width,
-        "batch": ensemble.batch,
+        **ensemble.sizes,
         "products_before": before,
         "products_after": after,
         "kernels": net.net.report().launches,

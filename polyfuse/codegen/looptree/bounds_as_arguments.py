@@ -5,7 +5,7 @@
     ->  norm_fold(w, r, w_folded, e_stop, e_2_stop):  for e in range(0, e_stop): for e_2 in range(0, e_2_stop): …
 
 MobileNetV2 has 83 different kernels, of which 59 run once for all calls: they fold and pack weights of 19 shapes. A
-bound becomes an argument only where a call does not get slower by it:
+bound becomes an argument only where machine code gains little from its value:
 
 - of a loop each of whose steps runs many statements: LLVM keeps such a loop as it is, and tiles inside keep their
   constant sizes;

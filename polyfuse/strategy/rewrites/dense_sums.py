@@ -14,7 +14,8 @@ is stored once, and not for every value.
 
 from __future__ import annotations
 
-from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from functools import partial
+
 from polyfuse.ir import Nest
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.tree import statements
@@ -22,12 +23,11 @@ from polyfuse.machine import Machine
 from polyfuse.rewrite import expand, inline, own_sums, why_not_inline
 from polyfuse.rewrite.reductions.own_accumulator import lie_apart
 from polyfuse.strategy.candidates import Choose, cheapest
-from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.match.epilogue import columns_axes
 from polyfuse.strategy.match.gemm import products_of
-from polyfuse.strategy.remarks import Reason, Remark, applied, refused, weighed
+from polyfuse.strategy.remarks import Remark, applied
 from polyfuse.strategy.rewrites.detach_output import across
-from polyfuse.strategy.rewrites.reductions.split_sum_terms import seconds_alone
+from polyfuse.strategy.rewrites.priced_alone import seconds_alone, taken_if_cheaper
 
 PASS = "dense sums"
 
@@ -53,18 +53,18 @@ def with_dense_sums(
         _, end = (s.name for s in made.statements if s.name not in known)
         sums, target = (one.statement(name).write.tensor for one in (made, nest))
         line = f"{name} sums in {sums}, where results that lie apart in {target} lie side by side"
-        try:
-            before, after = seconds_alone(nest, (name,), machine), seconds_alone(made, (name, end), machine)
-        except (IllegalSchedule, InvalidSchedule) as error:
-            said.append(refused(PASS, (name,), Reason.ILLEGAL, f"not taken: {line}; {error}"))
-            continue
-        chosen, taken = choose.wished(PASS, (name,)), choose.takes(PASS, (name,), after < before)
-        numbers = f"{microseconds(after)} so, {microseconds(before)} where they lie"
-        line = f"{'' if taken else 'not taken: '}{line}: {numbers}."
-        said.append(weighed(PASS, (name,), taken, line, after, before, chosen))
+        names = (name, end)
+        taken, remark = taken_if_cheaper(
+            PASS, name, line, partial(_prices, nest, made, names, machine), choose, "where they lie"
+        )
+        said.append(remark)
         if taken:
             nest, spread = made, {**spread, target: None}
     return _begun_in_place(nest, tuple(spread)), tuple(said)
+
+
+def _prices(nest: Nest, made: Nest, names: tuple[str, str], machine: Machine) -> tuple[float, float]:
+    return seconds_alone(nest, names[:1], machine), seconds_alone(made, names, machine)
 
 
 def pooled(nest: Nest) -> tuple[str, ...]:

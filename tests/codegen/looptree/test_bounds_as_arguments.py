@@ -1,4 +1,4 @@
-"""Kernels that differ in bounds of loops alone share one function, where a call does not get slower by it."""
+"""Kernels that differ in bounds of loops alone share one function where their values gain a call little."""
 
 # ruff: noqa: F821
 # mypy: disable-error-code="no-untyped-def, name-defined"

@@ -179,8 +179,7 @@ def column_axis(element: Element, columns: For) -> str:
 
     out[i, c, k, r] -> "1";  out[i, 2*c + 1, k, r] -> "1, 2"
     """
-    moved = movement(element, columns) or ()
-    ((at, by),) = ((at, by) for at, by in enumerate(moved) if by)
+    ((at, by),) = ((at, by) for at, by in enumerate(movement(element, columns) or ()) if by)
     return str(at) if by == 1 else f"{at}, {by}"
 
 

@@ -1,4 +1,4 @@
-"""What has been lowered so far, and the names, places and loops of the statements that follow."""
+"""The program under construction: its lowered statements, and the names, places and loops of those that follow."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ CALLED: dict[str, object] = {
 
 @dataclass
 class Program:
-    """What has been lowered so far, and where the next statement stands.
+    """The statements lowered so far, and the place of the next one.
 
     `taken` are the names that are in use; `added` the names that lowered statements need from outside; `notes` say
     where a temporary was needed to keep NumPy's order of reads and stores. `parameters` are the arrays that are given,

@@ -8,20 +8,19 @@ for i: y[i, i:] = x[:, i] @ x[:, i:]     the sums y[i, j] of x[r, i] * x[r, j] a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import islpy as isl
 
-from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest, Statement
 from polyfuse.machine import Machine
 from polyfuse.rewrite.reindex import Reindexed, reindex, renumbered_alone, why_not_reindex
 from polyfuse.sets import IN, OUT, expression_text, merged_pieces
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
-from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.match.gemm import is_sum_of_products, products_of
-from polyfuse.strategy.remarks import Reason, Remark, refused, weighed
-from polyfuse.strategy.rewrites.reductions.split_sum_terms import seconds_alone
+from polyfuse.strategy.remarks import Remark
+from polyfuse.strategy.rewrites.priced_alone import seconds_alone, taken_if_cheaper
 
 PASS = "reindex"
 
@@ -37,20 +36,18 @@ def with_subscripts_as_indices(
         done = next(_as_products(nest, nest.statement(name)), None)
         if done is None:
             continue
-        try:
-            before = seconds_alone(nest, (name,), machine)
-            after = seconds_alone(done.nest, (name,), machine) * Counts(done.nest).filled(name)
-        except (IllegalSchedule, InvalidSchedule) as error:
-            said.append(refused(PASS, (name,), Reason.ILLEGAL, f"not taken: {done}; {error}"))
-            continue
-        chosen = choose.wished(PASS, (name,))
-        numbers = f"{microseconds(after)} so, {microseconds(before)} as it was"
-        taken = choose.takes(PASS, (name,), after < before)
+        taken, remark = taken_if_cheaper(
+            PASS, name, str(done), partial(_prices, nest, done, name, machine), choose
+        )
+        said.append(remark)
         if taken:
             nest = done.nest
-        line = f"{'' if taken else 'not taken: '}{done}: {numbers}."
-        said.append(weighed(PASS, (name,), taken, line, after, before, chosen))
     return nest, tuple(said)
+
+
+def _prices(nest: Nest, done: Reindexed, name: str, machine: Machine) -> tuple[float, float]:
+    after = seconds_alone(done.nest, (name,), machine) * Counts(done.nest).filled(name)
+    return seconds_alone(nest, (name,), machine), after
 
 
 def _as_products(nest: Nest, s: Statement) -> Iterator[Reindexed]:

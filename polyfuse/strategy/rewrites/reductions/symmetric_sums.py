@@ -6,16 +6,16 @@ is that of the box around its results, of which the half fills one.
 
 from __future__ import annotations
 
-from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from functools import partial
+
 from polyfuse.ir import Nest
 from polyfuse.machine import Machine
-from polyfuse.rewrite.reductions.symmetric_sums import mirror, why_not_mirror
+from polyfuse.rewrite.reductions.symmetric_sums import Mirrored, mirror, why_not_mirror
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
-from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.match.gemm import products_of
-from polyfuse.strategy.remarks import Reason, Remark, refused, weighed
-from polyfuse.strategy.rewrites.reductions.split_sum_terms import seconds_alone
+from polyfuse.strategy.remarks import Remark
+from polyfuse.strategy.rewrites.priced_alone import seconds_alone, taken_if_cheaper
 
 PASS = "symmetric sums"
 
@@ -27,20 +27,21 @@ def with_halves(nest: Nest, machine: Machine, choose: Choose = cheapest) -> tupl
         if not products_of(nest, name) or why_not_mirror(nest, name) is not None:
             continue
         done = mirror(nest, name)
-        try:
-            before = seconds_alone(nest, (name,), machine)
-            half = seconds_alone(done.nest, (name,), machine) * Counts(done.nest).filled(name)
-            after = half + seconds_alone(done.nest, (done.copy,), machine)
-        except (IllegalSchedule, InvalidSchedule) as error:
-            said.append(refused(PASS, (name,), Reason.ILLEGAL, f"not taken: {done}; {error}"))
-            continue
-        chosen = choose.wished(PASS, (name,))
-        numbers = f"{microseconds(after)} so, {microseconds(before)} whole"
-        taken = choose.takes(PASS, (name,), after < before)
+        taken, remark = taken_if_cheaper(
+            PASS,
+            name,
+            str(done),
+            partial(_prices, nest, done, name, machine),
+            choose,
+            "whole",
+            (name, done.copy),
+        )
+        said.append(remark)
         if taken:
             nest = done.nest
-        line = f"{'' if taken else 'not taken: '}{done}: {numbers}."
-        said.append(
-            weighed(PASS, (name, done.copy) if taken else (name,), taken, line, after, before, chosen)
-        )
     return nest, tuple(said)
+
+
+def _prices(nest: Nest, done: Mirrored, name: str, machine: Machine) -> tuple[float, float]:
+    half = seconds_alone(done.nest, (name,), machine) * Counts(done.nest).filled(name)
+    return seconds_alone(nest, (name,), machine), half + seconds_alone(done.nest, (done.copy,), machine)

@@ -1,4 +1,4 @@
-"""What is known when the function is read: integers, and the truth of conditions."""
+"""Evaluate integers and conditions that are known when the function is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What evaluates each kind of expression."""
+"""A table: the function that evaluates each kind of expression."""
 
 from __future__ import annotations
 

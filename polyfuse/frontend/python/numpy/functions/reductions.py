@@ -103,7 +103,7 @@ def _taken(e: Evaluator, a: Arguments, how: Reduction, value: Array, begin: Arra
 
 
 def called_where(e: Evaluator) -> Call:
-    """What evaluates np.where."""
+    """Make the function that evaluates np.where."""
     call = e.calls(np.where)
     assert call is not None, "where is one of the calls"
     return call
@@ -144,14 +144,14 @@ UFUNCS: Mapping[np.ufunc, Reduction] = {
 
 
 def reduced_by(ufunc: np.ufunc) -> Call | None:
-    """What evaluates np.add.reduce(x), by default over the first axis."""
+    """Make the function that evaluates np.add.reduce(x), by default over the first axis."""
     if ufunc in TRUTHS:
         return _truth(TRUTHS[ufunc], 0)
     return _reduction(UFUNCS[ufunc], "reduced", 0) if ufunc in UFUNCS else None
 
 
 def accumulated_by(ufunc: np.ufunc) -> Call | None:
-    """What evaluates np.maximum.accumulate(x), by default along the first axis."""
+    """Make the function that evaluates np.maximum.accumulate(x), by default along the first axis."""
     return _running(UFUNCS[ufunc], 0) if ufunc in UFUNCS else None
 
 

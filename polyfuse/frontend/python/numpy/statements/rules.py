@@ -1,4 +1,4 @@
-"""What lowers each kind of statement."""
+"""A table: the function that lowers each kind of statement."""
 
 from __future__ import annotations
 
