@@ -27,7 +27,7 @@ from polyfuse.strategy.match.epilogue import columns_axes
 from polyfuse.strategy.match.gemm import products_of
 from polyfuse.strategy.remarks import Remark, applied
 from polyfuse.strategy.rewrites.detach_output import across
-from polyfuse.strategy.rewrites.priced_alone import seconds_alone, taken_if_cheaper
+from polyfuse.strategy.rewrites.reductions.priced_alone import seconds_alone, taken_if_cheaper
 
 PASS = "dense sums"
 

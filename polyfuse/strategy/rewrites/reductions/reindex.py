@@ -20,7 +20,7 @@ from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.match.gemm import is_sum_of_products, products_of
 from polyfuse.strategy.remarks import Remark
-from polyfuse.strategy.rewrites.priced_alone import seconds_alone, taken_if_cheaper
+from polyfuse.strategy.rewrites.reductions.priced_alone import seconds_alone, taken_if_cheaper
 
 PASS = "reindex"
 

@@ -14,7 +14,7 @@ from polyfuse.rewrite.reductions.split_sum_terms import Terms, terms, why_not_te
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.match.gemm import products_of
 from polyfuse.strategy.remarks import Remark
-from polyfuse.strategy.rewrites.priced_alone import seconds_alone, taken_if_cheaper
+from polyfuse.strategy.rewrites.reductions.priced_alone import seconds_alone, taken_if_cheaper
 
 PASS = "split sum terms"
 

@@ -15,7 +15,7 @@ from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.match.gemm import products_of
 from polyfuse.strategy.remarks import Remark
-from polyfuse.strategy.rewrites.priced_alone import seconds_alone, taken_if_cheaper
+from polyfuse.strategy.rewrites.reductions.priced_alone import seconds_alone, taken_if_cheaper
 
 PASS = "symmetric sums"
 
