@@ -366,20 +366,28 @@ def _iteration_wise(fused: Schedule, guest: str, at: str, before: tuple[Loop, ..
 
 
 def _side_by_side(fused: Schedule, host: str, guest: str, at: str) -> bool:
-    """True if half of the shorter side's values of the shared loop, or more, are values of the other side's too.
+    """True if of each shared loop half of the longer side's values, or more, are values of both; or one side has one.
 
-    A loop that counts up from 0 and one that counts down to 0, or that was shifted behind the other, share one value.
+    A loop that counts up from 0 and one that counts down to 0, or that was shifted behind the other, share one value;
+    50 steps of time and the 2500 rows that they give share 50, and no row is read where it is written.
     """
-    shared = next(loop for loop in fused.loops(guest) if loop.name == at)
+    around = fused.loops(guest)
+    shared = around[: [loop.name for loop in around].index(at) + 1]
+    return all(_share_values(fused.nest, loop, host, guest) for loop in shared)
+
+
+def _share_values(nest: Nest, shared: Loop, host: str, guest: str) -> bool:
+    """True if half of the longer side's values of a loop, or more, are values of both; or if one side has only one."""
     ranges: list[tuple[int, int]] = []
     for name in (host, guest):
-        date = shared.date(name).intersect_domain(fused.nest.domains[name])
+        date = shared.date(name).intersect_domain(nest.domains[name])
         low, high = date.min_val(), date.max_val()
         if not low.is_int() or not high.is_int():
             return True
         ranges.append((low.to_python(), high.to_python()))
     (low, high), (first, last) = ranges
-    return 2 * (min(high, last) - max(low, first) + 1) >= min(high - low, last - first) + 1
+    extents, common = (high - low + 1, last - first + 1), min(high, last) - max(low, first) + 1
+    return common >= 1 if min(extents) == 1 else 2 * common >= max(extents)
 
 
 def _moves(date: isl.PwAff) -> frozenset[int]:

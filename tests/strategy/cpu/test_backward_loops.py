@@ -9,7 +9,9 @@ import pytest
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.machine import CpuMachine, Machine
+from polyfuse.schedule import Schedule
 from polyfuse.sets import IN
+from polyfuse.strategy.fusion.group_search import aligned
 from polyfuse.strategy.pipeline import plan_for
 from polyfuse.strategy.plan import Plan
 
@@ -54,3 +56,30 @@ def test_an_lstm_backwards() -> None:
     assert len(shared) == 1, "sigmoids and tanh are computed once for all"
     steps, sums = schedule.loops("cell0_to_z0")[0], schedule.loops("first0_to_bs0")[0]
     assert steps is not sums, "a loop over columns is none of the time loop's iterations"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "together"),
+    [
+        ((-49, 0), (0, 511), False),
+        ((0, 49), (0, 2499), False),
+        ((0, 49), (0, 50), True),
+        ((0, 0), (0, 49), True),
+    ],
+    ids=["one value in common", "fifty of 2500", "nearly all", "all there is of one side"],
+)
+def test_loops_that_share_few_values_stay_apart_also_around_others(
+    first: tuple[int, int], second: tuple[int, int], together: bool
+) -> None:
+    """A gradient of weights joined at its features would have columns in the loop over time."""
+    (low, high), (begin, end) = first, second
+    nest = (
+        pf.NestBuilder("two")
+        .tensor("x", (50,))
+        .tensor("y", (2500, 50), role="output")
+        .tensor("z", (2500, 50), role="output")
+        .statement("one", f"{{ [t, i] : {low} <= t <= {high} and 0 <= i < 50 }}", f"y[t - {low}, i]", "x[i]")
+        .statement("two", f"{{ [k, i] : {begin} <= k <= {end} and 0 <= i < 50 }}", "z[k, i]", "x[i]")
+        .nest()
+    )
+    assert isinstance(aligned(Schedule(nest), "one", "two", "i"), Schedule) == together
