@@ -25,7 +25,7 @@ from itertools import product
 from math import ceil
 
 from polyfuse.schedule.microkernel_verb import padded
-from polyfuse.strategy.cpu.gemm.block_cost import seconds
+from polyfuse.strategy.cpu.gemm.block_cost import by_lines, seconds, steps_held
 from polyfuse.strategy.cpu.gemm.blocks import Blocking, Task
 
 VECTORS = (1, 2, 4)
@@ -142,7 +142,10 @@ def _asked_steps(task: Task, rows: int, columns: int) -> Iterator[int]:
 
 
 def step_blocks(task: Task, rows: int) -> Iterator[int]:
-    """Steps of a block such that a's panel of `rows` fills at most half of L1: the fewest equal blocks, and more."""
+    """Steps of a block such that a's panel of `rows` fills at most half of L1: the fewest equal blocks, and more.
+
+    Also so many steps that its lines stay in L2, where they crowd into few sets.
+    """
     steps = task.extents.steps
     if task.across:
         yield steps
@@ -151,6 +154,8 @@ def step_blocks(task: Task, rows: int) -> Iterator[int]:
     for blocks in (fewest, fewest + 1, 2 * fewest):
         size = ceil(steps / blocks)
         yield size if blocks == 1 else ceil(size / 8) * 8
+    if by_lines(task) and 1 <= (held := steps_held(task, task.l2.size // 2)) < steps:
+        yield ceil(steps / ceil(steps / held))
 
 
 def _width_in(size: int, steps: int, columns: int, task: Task) -> int:

@@ -12,7 +12,8 @@ class Operand:
     """One factor: bytes from one row of its panels to the next, and whether a panel's row is contiguous.
 
     One that is `fixed` depends on constants alone: packed once for all calls, it costs memory and no time. One that is
-    packed `by_cores` is in panels before the product begins, each core having copied its part of it.
+    packed `by_cores` is in panels before the product begins, each core having copied its part of it. One that loops
+    around the product come to in several `turns` is packed before all of them.
 
     A row of a's panel is one of the product's rows, over steps; a row of b's panel is one step, over columns. What is
     `computed` of tensors, alpha * A[i, k], has to be packed. One that is not `packable` stays where it is: windows that
@@ -26,11 +27,12 @@ class Operand:
     computed: bool = False
     packable: bool = True
     by_cores: int = 0
+    turns: int = 1
 
     @property
     def ahead(self) -> bool:
         """True if a packed operand is completely in panels before the product begins."""
-        return self.fixed or self.by_cores > 0
+        return self.fixed or self.by_cores > 0 or self.turns > 1
 
 
 @dataclass(frozen=True)

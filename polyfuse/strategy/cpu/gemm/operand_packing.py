@@ -22,7 +22,8 @@ def with_panels(
     left, right = (p.left.axes[p.rows], b.rows), (p.right.axes[p.columns], b.columns)
     before = schedule
     if b.pack_right and task.right.ahead:
-        pack = packed_by_cores if task.right.by_cores else packed_once
+        shared = task.right.by_cores or (not task.right.fixed and task.machine.units > 1)
+        pack = packed_by_cores if shared else packed_once
         schedule = pack(schedule, p.right.name, name, right)
     elif b.pack_right and block is not None:
         schedule = packed(schedule, p.right.name, name, block, right)

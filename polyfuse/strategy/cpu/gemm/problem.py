@@ -37,7 +37,8 @@ class Question:
     """A product in a schedule, inside the loops `around` its whole kernel, and the machine that it is to run on.
 
     `held` are the bytes that go by before it reads the same numbers again: a call's, or those of a step of these loops.
-    `made` are the tensors that other statements of its kernel write. `choose` decides.
+    `made` are the tensors that other statements of its part of the kernel write, `kernel` the names of the whole one.
+    `choose` decides.
     """
 
     schedule: Schedule
@@ -48,6 +49,7 @@ class Question:
     held: int
     made: frozenset[str]
     choose: Choose
+    kernel: tuple[str, ...]
 
     @cached_property
     def _fixed(self) -> frozenset[str]:
@@ -259,11 +261,24 @@ class Question:
             prod(sizes[d] for d in window if d in p.windowed),
             prod(sizes[d] for d in self.alike()),
         )
-        left = self._operand(p.left, p.rows, first, packable=not (window or p.windowed))
-        right = self._operand(p.right, first, p.columns)
+        last = first if p.windowed else max(p.steps, key=lambda d: p.left.axes[d])
+        left = self._operand(p.left, p.rows, last, packable=not (window or p.windowed))
+        right = replace(self._operand(p.right, first, p.columns), turns=self._turns())
         itemsize = nest.tensor(nest.statement(self.product.statement).write.tensor).itemsize
         along = not window and self._lie_along(first)
         return Task(extents, left, right, itemsize, self.machine, p.across, self.held, along)
+
+    def _turns(self) -> int:
+        """How often the loops around the kernel come to the same b, which may be packed before all of them.
+
+        for t: y[t] += h[t] * u      u is in memory before, and no t moves it
+        """
+        p, nest = self.product, self.schedule.nest
+        moved = {d for loop in self.around for d in dims_of(loop.date(p.statement))}
+        written = {nest.statement(name).write.tensor for name in self.kernel}
+        if p.right.computed or moved & p.right.axes.keys() or p.right.access.tensor in written:
+            return 1
+        return prod(self.counts.extent(loop) for loop in self.around)
 
     def _lie_along(self, steps: int) -> bool:
         """True if both factors are read along the steps, by one, as tensors that stay where they are: x[i, k], w[j, k].

@@ -61,6 +61,8 @@ def _packed_how(operand: Operand, packed: bool) -> str:
         return "packed once for all calls"
     if operand.by_cores:
         return f"packed by {operand.by_cores} cores before"
+    if operand.turns > 1:
+        return f"packed before {operand.turns} turns"
     return "computed while it is packed" if operand.computed else "packed"
 
 

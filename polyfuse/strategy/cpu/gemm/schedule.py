@@ -169,7 +169,9 @@ class _Blocks:
         self.around = around
         held = counts.total_bytes if held is None else held
         others = frozenset(schedule.nest.statement(n).write.tensor for n in self.names if n != self.name)
-        self.question = Question(schedule, counts, product, machine, around, held, others, choose)
+        self.question = Question(
+            schedule, counts, product, machine, around, held, others, choose, kernel.names
+        )
         self.after = self.names[self.names.index(self.name) + 1 :]
         self.needs = needs_of(schedule.nest, self.name, self.after)
         self.axes = columns_axes(schedule.nest, product, self.after)

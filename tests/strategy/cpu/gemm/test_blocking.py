@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from polyfuse.machine import KiB, Machine, MiB, cpu
-from polyfuse.strategy.cpu.gemm.block_cost import arithmetic, seconds
+from polyfuse.strategy.cpu.gemm.block_cost import arithmetic, packing, seconds
 from polyfuse.strategy.cpu.gemm.blocking import blocking, choices
 from polyfuse.strategy.cpu.gemm.blocks import Blocking, Extents, Operand, Task
 from polyfuse.strategy.cpu.gemm.remarks import sentences
@@ -180,6 +180,32 @@ def test_a_weight_that_many_rows_use_or_no_call_changes_is_packed() -> None:
 
 def test_fewer_steps_than_two_vectors_are_no_dot_products() -> None:
     assert not any(b.lanes for b in choices(along(32, 64, 15, AVX2)))
+
+
+@pytest.mark.parametrize(("steps", "window"), [(2500, 1), (50, 50)])
+def test_steps_whose_lines_crowd_into_few_sets_of_l2_are_in_more_blocks(steps: int, window: int) -> None:
+    """A gradient of weights: lines 2 KiB apart, of which half of an L2 of 2 MiB holds 512, whatever L1 holds."""
+    machine = cpu("roomy", 1, 64, (48 * KiB, 2 * MiB, 8 * MiB), 3.0e9)
+    extents = Extents(512, 128, steps, window=window)
+    left, right = Operand("x", 2048, contiguous=False, packable=False), Operand("w", 512, contiguous=True)
+    crowded = Task(extents, left, right, 4, machine, held=16 * MiB)
+    best = chosen(crowded)
+    assert best.steps * window <= 512
+    spread = replace(crowded, left=replace(left, stride=2048 + 64))
+    long = replace(best, steps=1000 // window)
+    assert seconds(crowded, long) - seconds(crowded, best) > 2 * (
+        seconds(spread, long) - seconds(spread, best)
+    )
+
+
+def test_what_is_packed_before_many_turns_costs_a_turn_little() -> None:
+    t = replace(task(50, 512, 128), right=Operand("w", 512, contiguous=False))
+    turns = replace(t, right=replace(t.right, turns=50))
+    assert chosen(t).pack_right
+    assert chosen(turns).pack_right
+    once, each = packing(turns, chosen(t)), packing(t, chosen(t))
+    assert each == pytest.approx(50 * once)
+    assert "w is packed before 50 turns" in sentences(turns, chosen(turns), ("i", "j", "k"))[-2]
 
 
 def test_a_batch_of_few_rows_does_not_pay_for_packing() -> None:

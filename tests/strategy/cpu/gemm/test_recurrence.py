@@ -51,6 +51,21 @@ def test_a_steps_product_is_a_microkernel_inside_time(kind: str, machine: Machin
     assert {"pack_w0", "pack_u0"} == packed
 
 
+@pytest.mark.parametrize("machine", [ONE, TWO], ids=["one core", "two cores"])
+def test_weights_that_a_call_brings_are_packed_before_time(machine: Machine) -> None:
+    x = nn.input("x", (12, 40, 48))
+    w, u = (nn.input(name, (192, 48)) for name in "wu")
+    plan = plan_for(nn.lower(nn.lstm(x, w, u)[0]), machine)
+    packs = [s.name for s in plan.schedule.nest.statements if s.name.startswith("pack_")]
+    assert "pack_u" in packs
+    assert set(packs) <= {"pack_u", "pack_w"}
+    time = next(loop for loop in around(plan, "step0") if loop in around(plan, "hidden0") and not loop.bind)
+    for name in packs:
+        own = around(plan, name)
+        assert time not in own
+        assert (own[0].bind == "cores") == (machine is TWO)
+
+
 def test_rows_are_shared_out_around_time() -> None:
     plan = plan_for(sequence("lstm", 12, 40, 48, 48), TWO)
     outer = around(plan, "step0")[0]
