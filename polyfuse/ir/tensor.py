@@ -102,6 +102,14 @@ class Tensor:
         return len(self.shape)
 
     @property
+    def innermost(self) -> int:
+        """The axis along which neighbours lie in memory: the last one that has more than one element; else the last.
+
+        3 of x[8, 1, 4, 16], 1 of the weights w[64, 256, 1, 1] of a convolution of one pixel.
+        """
+        return next((a for a in reversed(range(self.rank)) if self.shape[a] != 1), self.rank - 1)
+
+    @property
     def itemsize(self) -> int:
         """Bytes per element."""
         return ITEMSIZE[self.dtype]

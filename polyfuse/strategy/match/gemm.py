@@ -165,9 +165,11 @@ def _roles(s: Statement, factors: list[Factor], groups: bool, still: frozenset[i
     if y is None:
         return []
     found, last = [], s.write.map.dim(OUT) - 1
+    once = {d for d in range(len(s.dims)) if s.domain.plain_get_val_if_fixed(SET, d).is_int()}
     for left, right in (factors, reversed(factors)):
         a, b = left.axes, right.axes
         columns = sorted((d for d in y if d in b and d not in a), key=lambda d: y[d] != last)
+        columns = [d for d in columns if d not in once] or columns  # the one image of a batch is no column
         rows = [d for d in y if d in a and d not in b]
         steps = [d for d in a if d in b and d not in y and d not in still]
         if len(columns) != 1 or not rows or not steps or len({*y, *steps, *still}) != len(s.dims):

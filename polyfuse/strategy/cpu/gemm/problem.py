@@ -289,7 +289,7 @@ class Question:
         s = nest.statement(p.statement)
         if self.around or p.across or p.group or not is_product(nest.domains[p.statement], {*p.steps}):
             return False
-        axes = [f.axes[steps] == nest.tensor(f.access.tensor).rank - 1 for f in (p.left, p.right)]
+        axes = [f.axes[steps] == nest.tensor(f.access.tensor).innermost for f in (p.left, p.right)]
         even = [not f.computed and moves_by_one(f.access, len(s.dims)) for f in (p.left, p.right)]
         return all((*axes, *even)) and p.left.access.tensor != p.right.access.tensor
 
@@ -301,8 +301,7 @@ class Question:
         bytes_of = [self.counts.tensor_bytes(tensor.name)]
         for size in tensor.shape:
             bytes_of.append(bytes_of[-1] // (size if isinstance(size, int) else self.counts.size(size)))
-        last = tensor.rank - 1
-        contiguous = axes[along] == last
+        contiguous = axes[along] == tensor.innermost
         stride = bytes_of[axes[row if contiguous else along] + 1]
         # one that is computed, or is one of two forms of a tensor, has a name that no tensor has
         return Operand(factor.name, stride, contiguous, factor.name in self._fixed, factor.computed, packable)
