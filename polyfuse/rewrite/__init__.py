@@ -3,6 +3,7 @@
 from polyfuse.errors.refusals import Refusal
 from polyfuse.rewrite.batching.batch import Batch, Batched, batch, why_not_batch
 from polyfuse.rewrite.bilinear.apply import Bilinear, bilinear
+from polyfuse.rewrite.coalesce import Coalesced, coalesce, why_not_coalesce
 from polyfuse.rewrite.dead_instances import needed
 from polyfuse.rewrite.follow import Followed, follow, why_not_follow
 from polyfuse.rewrite.gradient import Reversed, reverse
@@ -46,6 +47,7 @@ __all__ = [
     "Batch",
     "Batched",
     "Bilinear",
+    "Coalesced",
     "Composed",
     "Expanded",
     "Expansion",
@@ -74,6 +76,7 @@ __all__ = [
     "accumulate",
     "batch",
     "bilinear",
+    "coalesce",
     "compose_views",
     "expand",
     "factor",
@@ -99,6 +102,7 @@ __all__ = [
     "terms",
     "unround",
     "why_not_batch",
+    "why_not_coalesce",
     "why_not_factor",
     "why_not_fold",
     "why_not_follow",

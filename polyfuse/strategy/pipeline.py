@@ -63,7 +63,7 @@ from polyfuse.strategy.rewrites import (
     split_reduction,
     views,
 )
-from polyfuse.strategy.rewrites.reductions import reindex, split_sum_terms, symmetric_sums
+from polyfuse.strategy.rewrites.reductions import coalesce, reindex, split_sum_terms, symmetric_sums
 from polyfuse.strategy.transforms import time_loops
 
 Again = Callable[[PlannerOptions], Plan]
@@ -107,6 +107,7 @@ REWRITES = (
     Rewrite(views.PASS, views.without_copies),
     Rewrite(grouped_conv.PASS, grouped_conv.in_groups),
     Rewrite(reindex.PASS, reindex.with_subscripts_as_indices, kinds=("cpu",)),
+    Rewrite(coalesce.PASS, coalesce.with_pixels_in_one_loop, kinds=("cpu",)),
     Rewrite(split_sum_terms.PASS, split_sum_terms.with_terms_apart),
     Rewrite(symmetric_sums.PASS, symmetric_sums.with_halves, kinds=("cpu",)),
     Rewrite(dense_sums.PASS, dense_sums.with_dense_sums, kinds=("cpu",)),
@@ -121,6 +122,7 @@ REWRITES = (
 
 - views first: products and windows are recognised by their subscripts, which copies hide;
 - reindex before all that asks whether a sum is a product;
+- coalesce behind it, and before batches, whose statements it would have to take apart;
 - split sum terms before batch isomorphic: terms of several sums may be isomorphic products;
 - symmetric sums behind them: a term alone may be symmetric;
 - dense sums before batch isomorphic, which then finds phases in arrays of their own;
@@ -181,8 +183,8 @@ CHOICES = (
 """What passes decide while a kernel gets its shape."""
 
 ON_STATEMENTS = (
-    *(views.PASS, grouped_conv.PASS, reindex.PASS, split_sum_terms.PASS, symmetric_sums.PASS),
-    *(dense_sums.PASS, detach_output.PASS),
+    *(views.PASS, grouped_conv.PASS, reindex.PASS, coalesce.PASS, split_sum_terms.PASS),
+    *(symmetric_sums.PASS, dense_sums.PASS, detach_output.PASS),
     *(
         split_reduction.WHERE_SUMMED,
         private_places.PASS,
