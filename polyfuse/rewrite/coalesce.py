@@ -15,7 +15,7 @@ right before loops that hold its reader alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import islpy as isl
@@ -100,8 +100,12 @@ def _grown(nest: Nest, statement: str, dim: str) -> _Component | Refusal:
     if dim not in s.dims[:-1]:
         return refused(call, f"{statement} has no two dimensions from {dim} on", f"one of {s.dims[:-1]}")
     excluded: set[str] = set()
+    users: dict[str, list[Statement]] = {}
+    for each in nest.statements:
+        for tensor in set(each.tensors):
+            users.setdefault(tensor, []).append(each)
     while True:
-        found = _Component(nest, frozenset(excluded))
+        found = _Component(nest, users, frozenset(excluded))
         at = s.dims.index(dim)
         if why := found.why_not(s, at):
             return refused(call, why, "a product of which both indices move along neighbouring axes alone")
@@ -123,6 +127,7 @@ class _Component:
     """
 
     nest: Nest
+    users: Mapping[str, list[Statement]]
     excluded: frozenset[str]
     statements: dict[str, int] = field(default_factory=dict)
     stored: dict[str, int] = field(default_factory=dict)
@@ -139,8 +144,8 @@ class _Component:
                 if axis is None or axis == FREE or access.tensor in self.stored:
                     continue
                 self.stored[access.tensor] = axis
-                for user in self.nest.statements:
-                    if access.tensor not in user.tensors or user.name in self.statements:
+                for user in self.users[access.tensor]:
+                    if user.name in self.statements:
                         continue
                     own = self._dim_along(user, access.tensor, axis)
                     if own is not None and not self.why_not(user, own):
@@ -168,7 +173,7 @@ class _Component:
         for name in self.borders:
             s = self.nest.statement(name)
             for access in s.accesses:
-                if access.tensor in self.stored and (s.op != "=" or _affine(access) is None):
+                if access.tensor in self.stored and (s.op != "=" or _affine(s, access) is None):
                     return access.tensor
             written = s.write.tensor
             if written in self.stored and not any(
@@ -203,7 +208,7 @@ class _Component:
 
     def _axis(self, s: Statement, at: int, access: Access) -> int | None:
         """The first of two axes of a temporary along which two dimensions walk; None for other ways to move."""
-        subs = _affine(access)
+        subs = _affine(s, access)
         if subs is None:
             return None
         moving = [a for a, value in enumerate(subs) if value.involves_dims(IN, at, 2)]
@@ -226,7 +231,7 @@ class _Component:
     def _dim_along(self, s: Statement, tensor: str, axis: int) -> int | None:
         """The dimension of a statement that walks along an axis of a tensor."""
         for access in s.accesses:
-            subs = _affine(access) if access.tensor == tensor else None
+            subs = _affine(s, access) if access.tensor == tensor else None
             for d in range(len(s.dims)):
                 if subs is not None and _is_dim(subs[axis], d):
                     return d
@@ -300,7 +305,7 @@ class _Component:
         domain = domain.lower_bound_val(SET, at, isl.Val(0)).upper_bound_val(SET, at, isl.Val(last))
 
         def moved(access: Access) -> Access:
-            subs = _affine(access)
+            subs = _affine(s, access)
             assert subs is not None, "an access that can be coalesced"
             moving = [a for a, value in enumerate(subs) if value.involves_dims(IN, at, 2)]
             if not moving:
@@ -377,7 +382,7 @@ def _same_steps(domain: isl.Set, axis: int, at: int, access: Access) -> list[isl
     """{ copy[c, h, w] } and { S[k, h, w, c] -> x[c, 2 h, 2 w] }  ->  c, 2 h, 2 w."""
     space = isl.LocalSpace.from_space(domain.get_space())
     found = [isl.Aff.var_on_domain(space, SET, d) for d in range(domain.dim(SET))]
-    subs = _affine(access)
+    subs = _subscripts(access)
     assert subs is not None, "a read that can be copied"
     for more in range(2):
         value = subs[axis + more]
@@ -393,8 +398,16 @@ def _access(domain: isl.Set, tensor: str, subscripts: list[isl.Aff]) -> Access:
     return Access(tensor, on_domain(found.set_tuple_name(OUT, tensor), domain))
 
 
-def _affine(access: Access) -> tuple[isl.Aff, ...] | None:
-    """The subscripts, if each is one expression without quotients."""
+def _affine(s: Statement, access: Access) -> tuple[isl.Aff, ...] | None:
+    """The subscripts of an access of a statement, if each is one expression without quotients."""
+    key = "affine", id(access)  # the statement keeps its accesses, and with them their identities
+    if key not in s.answers:
+        s.answers[key] = _subscripts(access)
+    found: tuple[isl.Aff, ...] | None = s.answers[key]
+    return found
+
+
+def _subscripts(access: Access) -> tuple[isl.Aff, ...] | None:
     subscripts = access.subscripts()
     found: list[isl.Aff] = []
     for axis in range(access.map.dim(OUT)):
@@ -416,7 +429,7 @@ def _is_dim(value: isl.Aff, dim: int) -> bool:
 
 def _copyable(s: Statement, at: int, access: Access) -> int | None:
     """The first of two axes along which a read moves with one dimension each and with numbers, and no other one."""
-    subs = _affine(access)
+    subs = _affine(s, access)
     if subs is None:
         return None
     moving = [a for a, value in enumerate(subs) if value.involves_dims(IN, at, 2)]

@@ -10,11 +10,13 @@ both indices may stay out of the kernels that make it, and is priced as a kernel
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 
+from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest
 from polyfuse.machine import CpuMachine, Machine
-from polyfuse.rewrite.coalesce import Coalesced, coalesce, why_not_coalesce
+from polyfuse.rewrite.coalesce import Coalesced, coalesce
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
@@ -53,7 +55,7 @@ def with_pixels_in_one_loop(
 def _coalesced(nest: Nest, name: str) -> Coalesced | None:
     """The component of a product, by its dimensions along two neighbouring axes of the sums."""
     for dim in nest.statement(name).dims[:-1]:
-        if why_not_coalesce(nest, name, dim) is None:
+        with suppress(IllegalRewrite):  # asked once: what may be done is found by doing most of it
             return coalesce(nest, name, dim)
     return None
 
@@ -71,7 +73,9 @@ def _in_blocks(nest: Nest, name: str, machine: Machine) -> float:
     schedule, counts = apart(Schedule(nest), (name,)), Counts(nest)
     found: list[float] = []
     for product in products_of(nest, name):
-        asked = Question(schedule, counts, product, machine, (), counts.total_bytes, frozenset(), cheapest)
+        asked = Question(
+            schedule, counts, product, machine, (), counts.total_bytes, frozenset(), cheapest, (name,)
+        )
         loops = asked.loops()
         if loops is not None:
             task, often, _ = asked.task(loops, parallel=True)
