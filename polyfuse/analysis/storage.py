@@ -363,9 +363,10 @@ def corner_of(touched: isl.Map, d: int) -> tuple[isl.PwAff, isl.Val]:
     """
     low, high = touched.dim_min(d), touched.dim_max(d)
     extent = isl.Val(0) if touched.is_empty() else greatest(high.sub(low))
-    pieces = [piece for _, piece in low.get_pieces()]
-    for one in map(isl.PwAff.from_aff, pieces if len(pieces) > 1 else ()):
-        if not (_is_whole(low.sub(one)) and _is_whole(high.sub(one))):
+    pieces = [piece for _, piece in low.get_pieces()] if low.n_piece() > 1 else []
+    are_whole = bool(pieces) and _is_whole(low) and _is_whole(high)  # then so are their differences
+    for one in map(isl.PwAff.from_aff, pieces):
+        if not are_whole and not (_is_whole(low.sub(one)) and _is_whole(high.sub(one))):
             continue
         if least(low.sub(one)).is_nonneg() and greatest(high.sub(one)).le(extent):
             return one, extent

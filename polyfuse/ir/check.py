@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Container
 from itertools import accumulate
 
 import islpy as isl
@@ -29,7 +28,7 @@ from sympy.logic.boolalg import Boolean
 
 from polyfuse.errors import InvalidNest, quantity
 from polyfuse.ir.access import Access
-from polyfuse.ir.dependences import earlier
+from polyfuse.ir.dependences import access_relations, earlier
 from polyfuse.ir.gather import check_gathered
 from polyfuse.ir.nest_data import NestData
 from polyfuse.ir.number_types import NUMBER_TYPES, Type, computed_in, is_integer, is_number, is_real, joined
@@ -46,21 +45,36 @@ from polyfuse.ir.scalar import (
 )
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
-from polyfuse.ir.tree import statements
-from polyfuse.sets import maps_of, param_names, point_of, tuple_names, union_map
+from polyfuse.ir.tree import dates, restrict, statements
+from polyfuse.sets import maps_of, param_names, point_of, tuple_names
 
 
-def check(nest: NestData) -> None:
-    """Raise InvalidNest at the first invariant that does not hold."""
+def check(nest: NestData, touched: Container[str] | None = None) -> None:
+    """Raise InvalidNest at the first invariant that does not hold.
+
+    With `touched`, only statements that access one of these tensors are looked at: a rewrite of a valid nest that
+    leaves other accesses and their order as they were cannot break another one.
+    """
     _names(nest)
     check_gathered(nest)
-    for statement in nest.statements:
-        _written(nest, statement)
-        _fits(statement)
-        _numbers_fit(nest, statement)
-        for access in statement.accesses:
-            _in_bounds(nest, statement, access)
-    _written_before_read(nest)
+    for statement in _touching(nest, touched):
+        try:
+            _written(nest, statement)
+            _fits(statement)
+            _numbers_fit(nest, statement)
+            for access in statement.accesses:
+                _in_bounds(nest, statement, access)
+        except InvalidNest as error:
+            error.statement = statement.name
+            raise
+    _written_before_read(nest, touched)
+
+
+def _touching(nest: NestData, tensors: Container[str] | None) -> tuple[Statement, ...]:
+    """The statements that access some tensors; all of them for None."""
+    if tensors is None:
+        return nest.statements
+    return tuple(s for s in nest.statements if any(tensor in tensors for tensor in s.tensors))
 
 
 def _names(nest: NestData) -> None:
@@ -249,23 +263,23 @@ def _in_bounds(nest: NestData, statement: Statement, access: Access) -> None:
         )
 
 
-def _of_temporaries(nest: NestData, relation: isl.UnionMap) -> isl.UnionMap:
-    names = {t.name for t in nest.with_role("temporary")}
-    kept = union_map(part for part in maps_of(relation) if tuple_names(part)[1] in names)
-    return kept.intersect_params(nest.context)
-
-
-def _written_before_read(nest: NestData) -> None:
-    accesses = nest.accesses
-    needed = replace(
-        accesses,
-        reads=_of_temporaries(nest, accesses.reads.union(accesses.accumulates)),
-        assigns=_of_temporaries(nest, accesses.assigns),
-        accumulates=_of_temporaries(nest, accesses.accumulates),
+def _written_before_read(nest: NestData, touched: Container[str] | None) -> None:
+    """Every element of a temporary that is read, or accumulated on, has been assigned before."""
+    temporaries = {t.name for t in nest.with_role("temporary") if touched is None or t.name in touched}
+    users = _touching(nest, temporaries)
+    order = restrict(nest.order, frozenset(s.name for s in users))
+    if order is None:
+        return
+    accesses = access_relations(users, users, temporaries)
+    reads, assigns = (
+        relation.intersect_params(nest.context)
+        for relation in (accesses.reads.union(accesses.accumulates), accesses.assigns)
     )
-    writers = earlier(needed.assigns, needed.reads, nest.original_dates())
-    for part in maps_of(needed.reads.subtract(writers.reverse().apply_range(needed.assigns))):
+    writers = earlier(assigns, reads, dates(order, nest.domains))
+    for part in maps_of(reads.subtract(writers.reverse().apply_range(assigns))):
         where = point_of(part.domain())
         if where is not None:
             reader, tensor = tuple_names(part)
-            raise InvalidNest(f"{reader}{list(where[1])} reads {tensor} before any statement has written it")
+            raise InvalidNest(
+                f"{reader}{list(where[1])} reads {tensor} before any statement has written it", reader
+            )

@@ -274,10 +274,13 @@ def merged(
 
 def dependences(accesses: AccessRelations, order: isl.UnionMap) -> Dependences:
     """The dependences of statements with these accesses when they run in this order (instances -> dates)."""
-    flow, own = flow_and_reduction(accesses, order)
-    overwritten = sources(accesses.writes, accesses.assigns, accesses.accumulates, order)
-    anti = unhidden(accesses.reads, accesses.assigns, accesses.writes, order)
-    output = overwritten.subtract(among_groups(overwritten, accesses.operators))
+    pairs = _EarlierPairs(accesses, order)
+    overwritten = pairs.unhidden(pairs.of_writes, pairs.of_writes)
+    gathered = ending_in(overwritten, accesses.operators)
+    own = among_groups(gathered, accesses.operators)
+    flow = pairs.unhidden(pairs.to_reads, pairs.to_reads).union(gathered.subtract(own))
+    output = overwritten.subtract(own)
+    anti = pairs.unhidden(pairs.to_writes, pairs.of_writes)
     kinds = zip(KINDS, (flow, anti, output, own), strict=True)
     return Dependences(
         tuple(split(kind, relation) for kind, union in kinds for relation in maps_of(coalesced(union)))
@@ -310,31 +313,40 @@ def _without_divisors(accesses: isl.UnionMap) -> isl.UnionMap:
     return union_map(one.remove_divs() for one in maps_of(accesses))
 
 
-def flow_and_reduction(accesses: AccessRelations, order: isl.UnionMap) -> tuple[isl.UnionMap, isl.UnionMap]:
-    """Return flow dependences, and those among updates by one operator separately."""
-    read = sources(accesses.reads, accesses.assigns, accesses.accumulates, order)
-    gathered = sources(accesses.accumulates, accesses.assigns, accesses.accumulates, order)
-    own = among_groups(gathered, accesses.operators)
-    return read.union(gathered.subtract(own)), own
+class _EarlierPairs:
+    """The pairs (instance, later instance) on one element: of two writes, a write and a read, a read and a write.
 
-
-def sources(sinks: isl.UnionMap, must: isl.UnionMap, may: isl.UnionMap, order: isl.UnionMap) -> isl.UnionMap:
-    """Pairs source -> sink: the last `must` access to the sink's element before it, and every `may` since then."""
-    return unhidden(must.union(may), must, sinks, order)
-
-
-def unhidden(
-    early: isl.UnionMap, hiding: isl.UnionMap, late: isl.UnionMap, order: isl.UnionMap
-) -> isl.UnionMap:
-    """Pairs (instance of `early`, later instance of `late`) on one element with no `hiding` access to it in between.
-
-    A hiding access has one element, so two pairs that meet in it are about the same element. Written out because
-    isl's own dataflow (islpy 2026.2.2, with the dates as a map and as a tree) names writes that are not the last:
-    given { A[i] -> [i, 0] : 0 <= i <= 1; B[] -> [0, 2]; C[] -> [1, 1] }, A and B writing and C reading element 0, it
-    finds A[0] -> C[] although B[] comes between. This is also the faster way, here by a factor of three.
+    Each is asked of isl once, and the pairs that hide others are parts of them: a statement either assigns or
+    accumulates, so the names of two statements say which pairs begin or end with an assignment.
     """
-    through = meeting(earlier(early, hiding, order), earlier(hiding, late, order))
-    return earlier(early, late, order).subtract(union_map(one.apply_range(other) for one, other in through))
+
+    def __init__(self, accesses: AccessRelations, order: isl.UnionMap) -> None:
+        writes = accesses.writes
+        self.of_writes = earlier(writes, writes, order)
+        self.to_reads = earlier(writes, accesses.reads, order)
+        self.to_writes = earlier(accesses.reads, writes, order)
+        self.accumulating = accesses.operators
+
+    def unhidden(self, pairs: isl.UnionMap, behind: isl.UnionMap) -> isl.UnionMap:
+        """Pairs on one element with no assignment to it in between; `behind` are those that may follow the assignment.
+
+        An assignment has one element, so two pairs that meet in it are about the same element. Written out because
+        isl's own dataflow (islpy 2026.2.2, with the dates as a map and as a tree) names writes that are not the last:
+        given { A[i] -> [i, 0] : 0 <= i <= 1; B[] -> [0, 2]; C[] -> [1, 1] }, A and B writing and C reading element 0,
+        it finds A[0] -> C[] although B[] comes between. This is also the faster way, here by a factor of three.
+        """
+        to_assigns = self.to_writes if pairs is self.to_writes else self.of_writes
+        hidden = meeting(self._assigning(to_assigns, 1), self._assigning(behind, 0))
+        return pairs.subtract(union_map(one.apply_range(other) for one, other in hidden))
+
+    def _assigning(self, pairs: isl.UnionMap, end: int) -> isl.UnionMap:
+        """The pairs whose source (end 0) or sink (end 1) is an assignment."""
+        return union_map(part for part in maps_of(pairs) if tuple_names(part)[end] not in self.accumulating)
+
+
+def ending_in(pairs: isl.UnionMap, names: Container[str]) -> isl.UnionMap:
+    """The pairs whose sinks are instances of some statements."""
+    return union_map(part for part in maps_of(pairs) if tuple_names(part)[1] in names)
 
 
 def earlier(first: isl.UnionMap, second: isl.UnionMap, order: isl.UnionMap) -> isl.UnionMap:

@@ -5,7 +5,7 @@ nest ::= context  tensor*  statement*  order
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -202,13 +202,16 @@ class Nest(NestData, Viewed):
         }
 
     @proving("the invariants of a nest")
-    def check(self) -> None:
+    def check(self, touched: Container[str] | None = None) -> None:
         """Check the nest's invariants.
+
+        Args:
+            touched: The tensors whose accesses differ from those of the valid nest that this one is made of; None: all.
 
         Raises:
             InvalidNest: if an invariant is broken; the message names the statement and an instance.
         """
-        check(self)
+        check(self, touched)
 
     def with_constants(self, values: Mapping[str, np.ndarray[Any, Any]]) -> Nest:
         """Return the nest with other values for some constants.

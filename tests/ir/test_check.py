@@ -209,3 +209,17 @@ def test_numbers_that_fit(dtypes: tuple[DType, DType], text: str) -> None:
     x, y = Tensor("x", (8,), dtypes[0], "input"), Tensor("y", (8,), dtypes[1], "output")
     nest = Nest.of([x, y], [s("S", text)])
     interpret(nest, {"x": np.arange(1, 9, dtype=dtypes[0])})
+
+
+def test_a_check_of_touched_tensors_looks_at_nothing_else() -> None:
+    good = Nest.of([X, T, Y], [s("S", "t[i] = x[i]"), s("R", "y[i] = t[i]")])
+    wrong = replace(good, statements=(good.statements[0], s("R", "y[i] = t[i + 1]")))
+    wrong.check(frozenset({"x"}))
+    with pytest.raises(InvalidNest, match="out of bounds of t") as found:
+        wrong.check(frozenset({"t"}))
+    assert found.value.statement == "R"
+    unwritten = replace(good, order=sequence(tuple(reversed(good.order.children))))  # type: ignore[union-attr]
+    unwritten.check(frozenset({"x"}))
+    with pytest.raises(InvalidNest, match="reads t before any statement has written it") as found:
+        unwritten.check(frozenset({"t"}))
+    assert found.value.statement == "R"

@@ -39,7 +39,7 @@ def test_the_error_names_the_access(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_compile_keeps_the_order_as_written_and_says_so(
     monkeypatch: pytest.MonkeyPatch, target: Literal["cpu", "cuda"]
 ) -> None:
-    monkeypatch.setattr("polyfuse.ir.nest.DEPENDENCE_OPERATIONS", (1000, 500))
+    monkeypatch.setattr("polyfuse.ir.nest.DEPENDENCE_OPERATIONS", (100, 50))
     place: dict[str, Any] = {"device": "lockstep", "machine": "h200"} if target == "cuda" else {}
     net = pf.compile(scattered(), target=target, sizes={"N": 3, "M": 4}, **place)
     assert "order as written is kept" in net.explain()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import islpy as isl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from polyfuse.ir import Nest, Tensor, statement
-from polyfuse.ir.dependences import access_relations, dependences, merged
+from polyfuse.ir.dependences import access_relations, dependences, earlier, merged
 from polyfuse.ir.tree import Leaf, Loop, sequence
 from polyfuse.sets import dimension, maps_of, tuple_names
 from tests.support.enumeration import Element, Instance, Step, all_pairs, steps
@@ -176,3 +177,17 @@ def test_dependences_of_one_tensor_made_anew_change_nothing(nest: Nest) -> None:
         found = merged(whole, part, targets, {tensor})
         for (_, one), (_, other) in zip(whole.kinds(), found.kinds(), strict=True):
             assert one.is_equal(other)
+
+
+def test_isl_is_asked_once_for_each_pair_of_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def counted(*given: isl.UnionMap) -> isl.UnionMap:
+        asked.append(given)
+        return earlier(*given)
+
+    monkeypatch.setattr("polyfuse.ir.dependences.earlier", counted)
+    nest = chain("a[i] = 1.0", "a[i] += b[i]", "b[i] = a[i]")
+    asked.clear()  # those of the check
+    assert nest.dependences().pairs
+    assert len(asked) == 3

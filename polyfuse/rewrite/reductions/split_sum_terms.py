@@ -71,7 +71,7 @@ def terms(nest: Nest, statement: str) -> Terms:
     every = tuple(y for x in nest.statements for y in (made if x is s else (x,)))
     order = _behind(nest.order, statement, made[1:])
     result = nest.rewritten(nest.tensors, every, order, frozenset(s.tensors))
-    result.check()
+    result.check(frozenset(s.tensors))
     return Terms(result, tuple(x.name for x in made))
 
 
