@@ -94,6 +94,10 @@ def _divide(a: Parts, b: Parts) -> ast.expr:
     )
     ratio = ast.BinOp(small, ast.Div(), large)
     scale = plus(large, times(small, ratio))
+    if _is_zero(a[1]):
+        other = times(a[0], ratio)
+        shares = ast.IfExp(is_real, a[0], other), negated(ast.IfExp(is_real, other, a[0]))
+        return pair(*(ast.BinOp(part, ast.Div(), scale) for part in shares))
     rest = less(second, times(first, ratio))
     real, imaginary = plus(first, times(second, ratio)), ast.IfExp(is_real, rest, negated(rest))
     return pair(ast.BinOp(real, ast.Div(), scale), ast.BinOp(imaginary, ast.Div(), scale))

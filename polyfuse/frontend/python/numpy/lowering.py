@@ -12,11 +12,12 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 from polyfuse.frontend.python.numpy.frames import Frame
-from polyfuse.frontend.python.numpy.memory import stored_array
+from polyfuse.frontend.python.numpy.memory import NOTES, stored_array
 from polyfuse.frontend.python.numpy.program import Program
 from polyfuse.frontend.python.numpy.statements.lowerer import Lowerer
 from polyfuse.frontend.python.numpy.statements.rules import RULES
 from polyfuse.frontend.python.numpy.statements.variables import own_numbers
+from polyfuse.frontend.python.numpy.substitution import without_copies
 from polyfuse.frontend.python.numpy.syntax import name, placed
 from polyfuse.frontend.python.numpy.values import Scalar, Value
 from polyfuse.frontend.python.parameters import assigned_names, base_context, declared_names
@@ -67,7 +68,9 @@ def lowered(source: Source) -> Lowered:
     statements = Lowerer(program, frame, RULES)
     own = own_numbers(statements, [number for number in numbers if number in names.locals])
     body = [*own, *statements.block(source.tree.body)]
-    body = _without_unread(body, source.tree) or [placed(ast.Pass(), source.tree)]
+    types = {tensor.name: NOTES[tensor.dtype] for tensor in names.tensors.values()}
+    body = without_copies(_without_unread(body, source.tree), assigned_names(source.tree), types)
+    body = body or [placed(ast.Pass(), source.tree)]
     tree = copy(source.tree)
     tree.body = [*program.assumed, *body]
     return Lowered(

@@ -83,46 +83,48 @@ def pivot_of(left: Any, k: int) -> Any:
 
 def exchange(matrix: Any, k: int, pivot: Any) -> None:
     """Exchange row k and a row behind it, or itself."""
-    for j in range(matrix.shape[1]):
-        first = matrix[k, j]
-        other = first
-        for i in range(k + 1, matrix.shape[0]):
-            own = matrix[i, j]
-            other = own if i == pivot else other
-            matrix[i, j] = first if i == pivot else own
-        matrix[k, j] = other
+    for i in range(k + 1, matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            first = matrix[k, j]
+            matrix[k, j] = matrix[i, j] if i == pivot else first
+            matrix[i, j] = first if i == pivot else matrix[i, j]
 
 
 def solve(a: Any, b: Any) -> Any:
     """np.linalg.solve(a, b): elimination with exchange of rows; an array without inverse gives infinities or NaN."""
-    n, dtype = a.shape[0], np.result_type(a, b, 1.0)
-    left, right = np.zeros((n, n), dtype), np.zeros((n, 1 if b.ndim == 1 else b.shape[1]), dtype)
-    left[:] = a
-    right[:] = b[:, None] if b.ndim == 1 else b
-    for k in range(n):
-        pivot = pivot_of(left, k)
-        exchange(left, k, pivot)
-        exchange(right, k, pivot)
-        for i in range(k + 1, n):
-            factor = left[i, k] / left[k, k]
-            left[i, k + 1 :] -= factor * left[k, k + 1 :]
-            right[i] -= factor * right[k]
-    for k in range(n - 1, -1, -1):
-        right[k] /= left[k, k]
-        for i in range(k):
-            right[i] -= left[i, k] * right[k]
-    return right[:, 0] if b.ndim == 1 else right
+    if b.ndim == 1:
+        return eliminated(a, b[:, None])[:, 0]
+    return eliminated(a, b)
 
 
 def inv(a: Any) -> Any:
     """np.linalg.inv(a)."""
-    return solve(a, np.eye(a.shape[0], dtype=np.result_type(a, 1.0)))
+    return eliminated(a, np.eye(a.shape[0], dtype=np.result_type(a, 1.0)))
+
+
+def eliminated(a: Any, b: Any) -> Any:
+    """The solution of both sides as one array, [a | b]; rows are multiplied by one over the pivot, as LAPACK does."""
+    n, dtype = a.shape[0], np.result_type(a, b, 1.0)
+    both, over = np.empty((n, n + b.shape[1]), dtype), np.empty(n, dtype)
+    both[:, :n] = a
+    both[:, n:] = b
+    for k in range(n):
+        exchange(both, k, pivot_of(both, k))
+        over[k] = 1.0 / both[k, k]
+        for i in range(k + 1, n):
+            factor = both[i, k] * over[k]
+            both[i, k + 1 :] -= factor * both[k, k + 1 :]
+    for k in range(n - 1, -1, -1):
+        both[k, n:] *= over[k]
+        for i in range(k):
+            both[i, n:] -= both[i, k] * both[k, n:]
+    return both[:, n:].copy()
 
 
 def det(a: Any) -> Any:
     """np.linalg.det(a): the product of the pivots, and the sign of the exchanges."""
     n = a.shape[0]
-    left = np.zeros((n, n), np.result_type(a, 1.0))
+    left = np.empty((n, n), np.result_type(a, 1.0))
     left[:] = a
     value = left[0, 0] * 0.0 + 1.0
     for k in range(n):

@@ -28,13 +28,14 @@ def arctan(x: Any) -> Any:
         size > 2.414213562373095, 1.5707963267948966, np.where(size > 0.66, 0.7853981633974483, 0.0)
     )
     z = small * small
-    above = -8.750608600031904e-1 * z - 1.6157537187333652e1
-    above = (above * z - 7.500855792314705e1) * z - 1.2288666844901361e2
-    above = above * z - 6.485021904942025e1
-    below = (z + 2.4858464901423063e1) * z + 1.6502700983169885e2
-    below = (below * z + 4.3288106049129027e2) * z + 4.8539039963591370e2
-    below = below * z + 1.9455065714826140e2
-    value = start + (small + small * (z * above / below))
+    above = (
+        ((-8.750608600031904e-1 * z - 1.6157537187333652e1) * z - 7.500855792314705e1) * z
+        - 1.2288666844901361e2
+    ) * z - 6.485021904942025e1
+    below = (
+        ((z + 2.4858464901423063e1) * z + 1.6502700983169885e2) * z + 4.3288106049129027e2
+    ) * z + 4.8539039963591370e2
+    value = start + (small + small * (z * above / (below * z + 1.9455065714826140e2)))
     return np.where(x < 0.0, -value, value)
 
 
@@ -55,6 +56,17 @@ def rint(x: Any) -> Any:
     over = x - below
     is_odd = 2.0 * np.floor(0.5 * below) != below
     return np.where((over > 0.5) | ((over == 0.5) & is_odd), below + 1.0, below)
+
+
+def diag_indices(n: int, ndim: int = 2) -> Any:
+    """np.diag_indices(n): the places of a matrix' diagonal."""
+    assert ndim == 2
+    return (np.arange(n), np.arange(n))
+
+
+def diag_indices_from(arr: Any) -> Any:
+    """np.diag_indices_from(arr) of a square matrix."""
+    return diag_indices(arr.shape[0])
 
 
 def corrcoef(x: Any) -> Any:

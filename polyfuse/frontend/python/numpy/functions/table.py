@@ -33,6 +33,8 @@ PROGRAMS = Calls()
 INLINED: Mapping[Callable[..., Any], tuple[object, ...]] = {
     programs.cov: (np.cov,),
     programs.corrcoef: (np.corrcoef,),
+    programs.diag_indices: (np.diag_indices,),
+    programs.diag_indices_from: (np.diag_indices_from,),
     programs.take: (np.take, np.ndarray.take),
     programs.count_nonzero: (np.count_nonzero,),
     programs.ptp: (np.ptp,),

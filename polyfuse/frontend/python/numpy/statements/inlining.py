@@ -24,6 +24,9 @@ from polyfuse.ir.number_types import is_complex, is_integer
 DEEPEST = 16
 """Calls inside of calls: a function that calls itself ends here."""
 
+WITHOUT_ELEMENTS = ("shape", "ndim", "dtype", "size")
+"""The attributes of an array that read none of its elements."""
+
 
 def inline(
     lowerer: Lowerer,
@@ -141,4 +144,17 @@ def _default(
 
 
 def _count(tree: ast.AST, variable: str) -> int:
-    return sum(isinstance(part, ast.Name) and part.id == variable for part in ast.walk(tree))
+    """How often a function reads a parameter, but for its shape, rank and type."""
+    every = list(ast.walk(tree))
+    known = {
+        id(part.value) for part in every if isinstance(part, ast.Attribute) and part.attr in WITHOUT_ELEMENTS
+    }
+    known |= {
+        id(arg)
+        for part in every
+        if isinstance(part, ast.Call)
+        and isinstance(part.func, ast.Attribute)
+        and part.func.attr == "result_type"
+        for arg in part.args
+    }
+    return sum(isinstance(part, ast.Name) and part.id == variable and id(part) not in known for part in every)
