@@ -28,7 +28,15 @@ class PolyfuseError(Shown):
 
 
 class InvalidNest(PolyfuseError):
-    """A nest breaks an invariant: a subscript is out of bounds, a value is read before it is written, …"""
+    """A nest breaks an invariant: a subscript is out of bounds, a value is read before it is written, …
+
+    Attributes:
+        statement: The name of the statement that breaks it; None if it is none in particular.
+    """
+
+    def __init__(self, message: str, statement: str | None = None) -> None:
+        super().__init__(message)
+        self.statement = statement
 
 
 class InvalidSchedule(PolyfuseError):
@@ -111,6 +119,13 @@ class OutOfDeviceMemory(DeviceFailure, MemoryError):
     """A GPU buffer could not be allocated; the message says how much was requested, for what, and what is free."""
 
 
+def in_source(why: str, file: str, line: int, column: int, text: str) -> str:
+    """A message with its place in a source: file, line and column (from 1), the line's text, and a caret."""
+    number = f"{line:6d}"
+    caret = " " * (len(number) + column - 1) + "   ^"
+    return f"{file}:{line}:{column}: {why}\n{number} | {text}\n{caret}"
+
+
 class NotAffine(PolyfuseError):
     """A Python function is not an affine program.
 
@@ -118,11 +133,7 @@ class NotAffine(PolyfuseError):
     """
 
     def __init__(self, why: str, file: str, line: int, column: int, text: str, allowed: str) -> None:
-        number = f"{line:6d}"
-        caret = " " * (len(number) + column - 1) + "   ^"
-        super().__init__(
-            f"{file}:{line}:{column}: {why}\n{number} | {text}\n{caret}\nallowed here: {allowed}"
-        )
+        super().__init__(f"{in_source(why, file, line, column, text)}\nallowed here: {allowed}")
         self.why, self.file, self.line, self.column = why, file, line, column
         self.text, self.allowed = text, allowed
 

@@ -23,7 +23,7 @@ from polyfuse.errors import quantity
 from polyfuse.frontend.python.affine import Affine
 from polyfuse.frontend.python.conditions import Predicate
 from polyfuse.frontend.python.gathers import gathered
-from polyfuse.frontend.python.scope_names import FUNCTIONS
+from polyfuse.frontend.python.scope_names import FUNCTIONS, MISSING, outer_value
 from polyfuse.ir import Access, scalar
 from polyfuse.ir.expression import OPERATORS
 from polyfuse.ir.nest_text import BINARY, COMPARE
@@ -37,6 +37,10 @@ ALLOWED = (
     "numbers, sizes, indices, scalars, A[i, j] or A[i][j], + - * / ** // %, << >> & | ^ of integers, "
     f"a if test else b, and {' '.join(name for name, _ in FUNCTIONS if name not in _APART)}, "
     "np.where, float, len, and types such as np.int8"
+)
+CALLABLE = (
+    f"of numbers {' '.join(name for name, _ in FUNCTIONS if name not in _APART)}, np.where, float, len, np.int8 and "
+    "other types; of arrays the functions that the guide's page From NumPy lists; your own functions, which are inlined"
 )
 TESTS = "comparisons (< <= > >= == !=) of values; and, or, not"
 
@@ -209,6 +213,17 @@ class Body:
         self.integral |= isinstance(value, int)
         return scalar.number(value)
 
+    def _what_is_called(self, node: ast.expr) -> str:
+        """Whether a function that is not read exists."""
+        text = ast.unparse(node)
+        first = (
+            next(part.id for part in ast.walk(node) if isinstance(part, ast.Name)) if "(" not in text else ""
+        )
+        known = outer_value(self.affine.names.source, first) if first else None
+        for attribute in text.split(".")[1:] if first else ():
+            known = getattr(known, attribute, MISSING)
+        return f"{text} is not defined" if known is MISSING else f"a call of {text}, which is not read"
+
     def _extent(self, node: ast.expr, array: str, d: int) -> sympy.Expr:
         shape = self.affine.names.shapes.get(array, ())
         if not 0 <= d < len(shape):
@@ -218,7 +233,7 @@ class Body:
     def _call(self, node: ast.Call) -> sympy.Expr:
         name = self.affine.names.function(node.func)
         if name in (None, "range") or node.keywords or any(isinstance(arg, ast.Starred) for arg in node.args):
-            self._refuse(node, f"a call of {ast.unparse(node.func)}", ALLOWED)
+            self._refuse(node, self._what_is_called(node.func), CALLABLE)
         if name == "len" and len(node.args) == 1 and isinstance(node.args[0], ast.Name):
             return self._extent(node, node.args[0].id, 0)
         if name == "where" and len(node.args) == 3:

@@ -18,6 +18,7 @@ Array expressions have become statements on elements before (numpy/lowering.py).
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import FunctionType
@@ -25,7 +26,7 @@ from typing import Any, NoReturn
 
 import islpy as isl
 
-from polyfuse.errors import BadArgument, InvalidNest, NotAffine
+from polyfuse.errors import BadArgument, InvalidNest, NotAffine, in_source
 from polyfuse.errors.proving import proving
 from polyfuse.frontend.python.affine import Affine, instances
 from polyfuse.frontend.python.aliases import Aliases, assigned_in
@@ -66,6 +67,11 @@ from polyfuse.frontend.python.source import source_of
 from polyfuse.frontend.python.types import local_types
 from polyfuse.ir import Nest, Statement, Tensor
 from polyfuse.ir.tree import Leaf, Loop, Tree, restrict, sequence, statements
+
+INSIDE = "subscripts inside for all sizes; an assert on sizes at the top leaves some out"
+CUT = "; a slice is cut short at the array's end only if it ends behind it for all sizes"
+SLICE = re.compile(r"\[[^\]]*:")
+"""A slice in a line of source."""
 
 ALLOWED = "for … in range(…), if, assignments, assert on sizes at the top, return as the last line"
 
@@ -152,6 +158,7 @@ class _Reader:
     results: list[str] = field(default_factory=list)
     tests: set[str] = field(default_factory=set)
     limits: dict[str, dict[int | str, None]] = field(default_factory=dict)
+    written_at: dict[str, ast.AST] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.lowered = lowered(annotated(source_of(self.function), self.annotations))
@@ -167,7 +174,7 @@ class _Reader:
         for tensor in self.names.tensors.values():
             if tensor.name in self.names.locals:
                 here = place(self.names, (), self._free_name("S"))
-                made.append(self._keep(here, copy_of(here, tensor.name)))
+                made.append(self._keep(here, copy_of(here, tensor.name), self.source.tree))
         return tuple(made)
 
     def block(self, body: list[ast.stmt], scope: Scope) -> Tree | None:
@@ -195,9 +202,10 @@ class _Reader:
                 return self.give_back(node)
             case ast.Return():
                 self.source.refuse(node, "a return before the end", "a return as the last line")
-        self.source.refuse(
-            node, f"{type(node).__name__.lower()} is not a statement of an affine program", ALLOWED
-        )
+        what = f"`{ast.unparse(node).splitlines()[0]}` is not a statement of an affine program"
+        if isinstance(node, ast.Expr):
+            what = f"the value of {ast.unparse(node)} is not kept, and it changes no array that is known here"
+        self.source.refuse(node, what, ALLOWED)
 
     def loop(self, node: ast.For, scope: Scope) -> Tree | None:
         """for i in range(…): body."""
@@ -275,7 +283,11 @@ class _Reader:
             here = place(self.names, scope, self._free_name("S"))
             made = kept_test(here, test, node.test)
             self.tests.add(test)
-            kept = None if here.domain.intersect_params(self.context).is_empty() else self._keep(here, made)
+            kept = (
+                None
+                if here.domain.intersect_params(self.context).is_empty()
+                else self._keep(here, made, node.test)
+            )
         return kept, Predicate(test, True, own[0]), Predicate(test, False, own[1])
 
     def assign(self, node: ast.Assign | ast.AugAssign | ast.AnnAssign, scope: Scope) -> Tree | None:
@@ -317,7 +329,7 @@ class _Reader:
         made = assignment(self.names, here, node, self.context)
         if here.domain.intersect_params(self.context).is_empty():
             return None
-        return self._keep(here, made)
+        return self._keep(here, made, node)
 
     def stored_at_places(
         self,
@@ -429,10 +441,24 @@ class _Reader:
         name, python = self.function.__name__, reference(self.names)
         text = (str(self.lowered), self.lowered.notes)
         made = PythonNest(tensors, found, order, context, {}, name, self.defaults, python, *text)
-        made.check()  # results are temporaries until here: what is returned has been written
+        try:
+            made.check()  # results are temporaries until here: what is returned has been written
+        except InvalidNest as error:
+            raise self._in_source(error) from None
         own = {t.name: t for t in tensors if t.name in self.results}
         rest = tuple(t for t in tensors if t.name not in own)
         return replace(made, tensors=(*rest, *(replace(own[name], role="output") for name in self.results)))
+
+    def _in_source(self, error: InvalidNest) -> InvalidNest:
+        """The error with the line that the statement is read from, and what may help."""
+        node = self.written_at.get(error.statement or "")
+        if node is None:
+            return error
+        file, line, column, text = self.source.place(node)
+        message = in_source(str(error), file, line, column, text)
+        if "out of bounds" in message:
+            message += f"\nwould work: {INSIDE}{CUT if SLICE.search(text) else ''}"
+        return InvalidNest(message, error.statement)
 
     def needed(self) -> list[Assigned]:
         """The statements without those of integers and tests that nobody reads.
@@ -470,7 +496,8 @@ class _Reader:
             name = f"{name}_"
         return name
 
-    def _keep(self, here: Place, made: Assigned) -> Leaf:
+    def _keep(self, here: Place, made: Assigned, node: ast.AST) -> Leaf:
         self.found.append(made)
+        self.written_at[made.statement.name] = node
         self.dates[made.statement.name] = here.dates
         return Leaf(made.statement.name)

@@ -31,12 +31,16 @@ class Source:
 
     def refuse(self, node: ast.AST, why: str, allowed: str) -> NoReturn:
         """Raise NotAffine at a node of the tree."""
+        raise NotAffine(why, *self.place(node), allowed)
+
+    def place(self, node: ast.AST) -> tuple[str, int, int, str]:
+        """The file, line and column (from 1) of a node, and the line's text."""
         line = getattr(node, "lineno", 1)
         line = line if line <= len(self.lines) else 1  # a node of a function that was inlined
         text = self.lines[line - 1]
         # ast counts a column in bytes of UTF-8
         before = text.encode()[self.indent :][: getattr(node, "col_offset", 0)].decode()
-        raise NotAffine(why, self.file, self.first + line - 1, self.indent + len(before) + 1, text, allowed)
+        return self.file, self.first + line - 1, self.indent + len(before) + 1, text
 
 
 def source_of(function: FunctionType) -> Source:

@@ -6,7 +6,8 @@
     x[-1]       x[N - 1]
 
 A bound that may lie on either side of 0 counts from the end where it is negative: x[:k] stops at k if k >= 0 else
-N + k. A bound behind the end is not clipped: the element that would be missing is out of bounds.
+N + k. A bound that is behind the end for all sizes is the end, as in NumPy. One that is behind it for some sizes is not
+clipped: the element that would be missing is out of bounds.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ def _bounds(geometry: Geometry, cut: Cut, extent: ast.expr) -> tuple[ast.expr, a
     if step > 0:
         start = number(0) if cut.start is None else from_start(geometry, cut.start, extent)
         stop = extent if cut.stop is None else from_start(geometry, cut.stop, extent)
+        if stop is cut.stop and geometry.at_most(extent, stop):
+            stop = extent
         return start, quotient(plus(minus(stop, start), number(step - 1)), step)
     last = minus(extent, number(1))
     start = last if cut.start is None else from_start(geometry, cut.start, extent)

@@ -165,6 +165,8 @@ def test_linear_systems_are_solved_with_exchange_of_rows(value: str) -> None:
 
 STATEMENTS = cases(
     r"""
+    S[np.diag_indices(N)] = 1.0; S[np.diag_indices_from(S)] -= x; S[np.arange(1, N), np.arange(N - 1)] *= 2.0
+    y[: N + 3] = x[: N + 3] * 2.0; S[np.arange(N)] = S[::-1] + 1.0
     A[x > 0] = 0.0; A[:, v > 0] += 1.0; A[b, 0] = 2.0
     S @= S
     x.fill(s); np.copyto(y, x); np.fill_diagonal(S, 1.0)

@@ -22,7 +22,17 @@ BAD = [
         "np.zeros",
         "a product of (3, 2) and (3,): 2 is not known to be 3",
     ),
-    ("x[0] = y", "x[0]", "an array is assigned to one element"),
+    ("x[0] = y", "x[0]", "an array of shape (M,) is assigned to one element, x[0] of an array of shape (N,)"),
+    ("k[0] = 'a'", "k[0]", "'a' is assigned to one element"),
+    ("x[:] = x[k, k]", "x[k, k]", "x[k, k] has 2 subscripts, x has rank 1"),
+    ("x[:] = np.foo(x)", "np.foo", "np.foo is not defined"),
+    ("x[:] = foo(x)", "foo", "foo is not defined"),
+    ("x[:] = sorted(x)", "sorted", "a call of sorted, which is not read"),
+    ("x[:] = np.einsum('ij,j->k', A, y)", "np.einsum", "k is no index of an operand"),
+    ("A[np.triu_indices(N)] = 1.0", "np.triu_indices", "np.triu_indices is not read"),
+    ("print(x)", "print", "the value of print(x) is not kept"),
+    ("del x", "del x", "`del x` is not a statement of an affine program"),
+    ("return x, divmod(k, 3)", "divmod", "divmod(k, 3): a tuple inside of what is returned"),
     ("x[k] = 0.0", "k]", "k as a subscript"),
     ("t = x[k[0]:] * 2.0", "t = x", "the extent N - k[0] of a temporary array has no affine largest value"),
     ("x[::n] = 0.0", "n] = 0.0", "the step n"),
@@ -120,3 +130,41 @@ def test_a_refusal_in_an_inlined_function_names_the_calls() -> None:
 def test_a_function_that_calls_itself_is_refused() -> None:
     with pytest.raises(pf.NotAffine, match="16 calls inside of calls"):
         defined(f"{HEAD}    x[:] = endless(x)\n", endless=endless)
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "what"),
+    [
+        ("x[N] = 1.0", "    x[N] = 1.0", "x[N] is out of bounds of x[N]"),
+        (
+            "for i in range(N):\n        x[i + 1] = 1.0",
+            "        x[i + 1] = 1.0",
+            "x[1 + i] is out of bounds of x[N]",
+        ),
+        ("t = 2.0 * x\n    y[0] = t[-N - 1]", "    y[0] = t[-N - 1]", "t[-1] is out of bounds of t[N]"),
+    ],
+)
+def test_a_subscript_out_of_bounds_is_shown_in_the_source(body: str, line: str, what: str) -> None:
+    with pytest.raises(pf.InvalidNest) as found:
+        defined(f"{HEAD}    {body}\n")
+    first, shown, caret, hint = str(found.value).splitlines()
+    assert what in first
+    assert re.match(r"<function \d+>:\d+:\d+: ", first)
+    assert shown.endswith(line)
+    assert caret.strip() == "^"
+    assert hint.startswith("would work: ")
+
+
+@pytest.mark.parametrize(
+    ("body", "allowed"),
+    [
+        ("x[:] = A.ravel()", "axes that stay apart, as in x[i, j]"),
+        ("x[:] = A.sum(axis=5)", "constants from -2 to 1"),
+        ("x[k] = y[0]", "np.add.at(x, idx, y)"),
+        ("x[:] = foo(x)", "the functions that the guide's page From NumPy lists"),
+    ],
+)
+def test_a_refusal_says_what_would_work(body: str, allowed: str) -> None:
+    with pytest.raises(pf.NotAffine) as found:
+        defined(f"{HEAD}    {body}\n")
+    assert allowed in found.value.allowed

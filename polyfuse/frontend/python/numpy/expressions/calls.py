@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from polyfuse.errors import NotAffine
 from polyfuse.frontend.python.numpy.expressions.evaluator import ALLOWED, Evaluator, rebuilt
 from polyfuse.frontend.python.numpy.expressions.names import is_local
 from polyfuse.frontend.python.numpy.frames import LocalFunction
@@ -44,6 +45,8 @@ def call(e: Evaluator, node: ast.Call, into: Array | None, hint: str | None) -> 
         return e.unread(node.func, node)
     args = [*before, *(value for arg in node.args for value in e.parts(arg))]
     named = {str(word.arg): e.value(word.value) for word in node.keywords}
+    if inlines and str(getattr(function, "__module__", "")).partition(".")[0] == "numpy":
+        return _of_numpy(e, node, function, args, named)
     if inlines:
         return e.inlined(e, node, function, args, named)
     plain = [value for value in args if isinstance(value, Scalar) and not is_complex(value.dtype)]
@@ -54,6 +57,16 @@ def call(e: Evaluator, node: ast.Call, into: Array | None, hint: str | None) -> 
         e.refuse(node, f"{ast.unparse(node.func)} of arrays", ALLOWED)
     e.program.hint = hint
     return call(e, node, args, named, into)
+
+
+def _of_numpy(
+    e: Evaluator, node: ast.Call, function: Any, args: list[Value], named: dict[str, Value]
+) -> Value:
+    """A function of NumPy without a rule, by its source; the call is refused where a line of that is not read."""
+    try:
+        return e.inlined(e, node, function, args, named)
+    except NotAffine as error:
+        e.refuse(node, f"{ast.unparse(node.func)} is not read: {error.why.partition(' (')[0]} in its source")
 
 
 def _limits(e: Evaluator, node: ast.Call, function: Any) -> Value:

@@ -70,10 +70,13 @@ def selected(e: Evaluator, node: ast.Subscript, base: Array) -> Value:
     masked = _masked(e, node, base, parts)
     if masked is not None:
         return masked
-    if isinstance(node.ctx, ast.Load) and base.rank and base.mask is None:
+    if base.rank and base.mask is None:
         places = _places(e, parts)
-        if places:
+        if places and isinstance(node.ctx, ast.Load):
             return _gathered(e, node, base, places, parts[len(places) :])
+        view = None if isinstance(node.ctx, ast.Load) else _view_of_counted(e, node, base, places, parts)
+        if view is not None:
+            return view
     count = sum(not (_is_ellipsis(part) or _is_none(e, part)) for part in parts)
     if count > base.rank:
         e.refuse(
@@ -126,6 +129,11 @@ def _masked(e: Evaluator, node: ast.Subscript, base: Array, parts: Sequence[ast.
 
 def _places(e: Evaluator, parts: Sequence[ast.expr]) -> list[Array]:
     """The arrays of integers, and lists of numbers, with which a subscript begins."""
+    if len(parts) == 1 and not isinstance(parts[0], ast.Slice):
+        value = e.value(parts[0])
+        if isinstance(value, tuple) and not isinstance(parts[0], ast.List):  # x[np.diag_indices(n)]
+            parts_of = [part for part in value if isinstance(part, Array) and is_integer(part.dtype)]
+            return parts_of if len(parts_of) == len(value) else []
     found = []
     for part in parts:
         if isinstance(part, ast.Slice) or _is_ellipsis(part):
@@ -144,7 +152,11 @@ def _gathered(
 ) -> Array:
     """base[index, …]: the elements, or rows, that arrays of integers choose; no view, as in NumPy."""
     if len(places) > base.rank:
-        e.refuse(node, f"{ast.unparse(node)} has {len(places)} subscripts", "one subscript a dimension")
+        e.refuse(
+            node,
+            f"{ast.unparse(node)} has {len(places)} subscripts, {ast.unparse(node.value)} has rank {base.rank}",
+            "one subscript a dimension",
+        )
     shape = common_shape(e.program, places)
     rank, count_of_places = len(shape), len(places)
     seen = [broadcast(e.program, place, shape) for place in places]
@@ -162,6 +174,31 @@ def _gathered(
         )
     read = [_written_out(e, _part(e, part)) for part in rest]
     return subscripted(e.program.geometry, made, [*[Cut(None, None)] * rank, *read])
+
+
+def view_of_places(e: Evaluator, node: ast.Subscript, base: Array) -> Array | None:
+    """base[np.diag_indices(n)] as what is stored to; None for places that are not counted one by one."""
+    parts = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+    return _view_of_counted(e, node, base, _places(e, parts), parts)
+
+
+def _view_of_counted(
+    e: Evaluator, node: ast.Subscript, base: Array, places: Sequence[Array], parts: Sequence[ast.expr]
+) -> Array | None:
+    if not places or not all(_is_counted(e, place) for place in places):
+        return None
+    return replace(_gathered(e, node, base, places, parts[len(places) :]), storage=base.storage)
+
+
+def _is_counted(e: Evaluator, place: Array) -> bool:
+    """True for a vector of k, k + 1, k + 2, …, as np.arange makes it: it names each place once, in order."""
+    geometry = e.program.geometry
+    if place.rank != 1:
+        return False
+    first, second = (place.element((number(k),)) for k in (0, 1))
+    if any(isinstance(part, ast.Subscript | ast.Call | ast.IfExp) for part in ast.walk(first)):
+        return False
+    return geometry.is_affine(first) and geometry.same(second, plus(first, number(1)))
 
 
 def _is_none(e: Evaluator, node: ast.expr) -> bool:
@@ -211,7 +248,12 @@ def _part(e: Evaluator, node: ast.expr) -> Part:
             "the mask as a condition: np.where(m, a, b)",
         )
     if not isinstance(value, Scalar):
-        e.refuse(node, f"{ast.unparse(node)} as a subscript", "integers, slices, None, ... and masks")
+        allowed = "integers, slices, None, ... and masks"
+        if isinstance(value, Array) and is_integer(value.dtype):
+            allowed += (
+                "; x[idx] where it is read, np.add.at(x, idx, y), a loop with x[idx[i]], np.diag_indices(n)"
+            )
+        e.refuse(node, f"{ast.unparse(node)} as a subscript", allowed)
     return value.node
 
 

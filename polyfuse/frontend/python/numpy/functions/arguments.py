@@ -52,9 +52,9 @@ class Arguments:
             if not (isinstance(value, Static) and value.value is None) or name == "axis"
         }
 
-    def refuse(self, why: str) -> NoReturn:
+    def refuse(self, why: str, allowed: str = "this function's plain arguments") -> NoReturn:
         """Raise NotAffine at the call."""
-        self.e.refuse(self.node, f"{ast.unparse(self.node)}: {why}", "this function's plain arguments")
+        self.e.refuse(self.node, f"{ast.unparse(self.node)}: {why}", allowed)
 
     def has(self, name: str) -> bool:
         """True if an argument is given, and not None."""
@@ -126,7 +126,10 @@ class Arguments:
         for part in parts:
             axis = constant(part.node) if isinstance(part, Scalar) else None
             if axis is None or not -rank <= axis < rank:
-                self.refuse(f"an axis of an array of rank {rank}")
+                self.refuse(
+                    f"an axis of an array of rank {rank}",
+                    f"constants from {-rank} to {rank - 1}, or a tuple of them",
+                )
             found.append(axis % rank)
         return sorted(found)
 

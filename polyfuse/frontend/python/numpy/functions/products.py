@@ -165,6 +165,12 @@ def _einsum(
                     f"the index {letter} has extents {ast.unparse(known)} and {ast.unparse(extent)}",
                     "equal extents",
                 )
+    unknown = next((c for c in result if c not in extents or result.count(c) > 1), None)
+    if unknown is not None:
+        why = "stands twice in the result" if unknown in extents else "is no index of an operand"
+        e.refuse(
+            node, f"{ast.unparse(node)}: {unknown} {why}", "each index of the result once, from the operands"
+        )
     gone = [letter for letter in extents if letter not in result]
     order = [*result, *gone]
 

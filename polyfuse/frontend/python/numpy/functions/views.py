@@ -284,7 +284,8 @@ def _groups(a: Arguments, old: Shape, new: Shape) -> list[tuple[list[int], list[
         ]
         if any(constant(extent) is None for extent in mixed) and (len(olds) > 1 or len(news) > 1):
             a.refuse(
-                f"from {shape_text(old)} to {shape_text(new)} a subscript is a product of sizes, which is not affine"
+                f"from {shape_text(old)} to {shape_text(new)} a subscript is a product of sizes, which is not affine",
+                "axes that stay apart, as in x[i, j] or x.sum(axis=(0, 1)); or all but one of these sizes as numbers",
             )
         groups.append((olds, news))
     return groups

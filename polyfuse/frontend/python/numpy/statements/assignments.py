@@ -8,6 +8,7 @@ x[i], y[i] = y[i], x[i]      ->   both values are kept before one is stored
 from __future__ import annotations
 
 import ast
+from typing import NoReturn
 
 from polyfuse.frontend.python.numpy.expressions.indexing import selected
 from polyfuse.frontend.python.numpy.expressions.lists import number_or_array
@@ -18,7 +19,7 @@ from polyfuse.frontend.python.numpy.statements.targets import assignment_of, bas
 from polyfuse.frontend.python.numpy.statements.variables import bind, is_free
 from polyfuse.frontend.python.numpy.stores import as_stored, assignments, materialize, store
 from polyfuse.frontend.python.numpy.syntax import constant, number, stored
-from polyfuse.frontend.python.numpy.values import Array, Scalar, Value
+from polyfuse.frontend.python.numpy.values import Array, Scalar, Static, Value, shape_text
 from polyfuse.ir.number_types import is_complex
 
 
@@ -97,9 +98,7 @@ def _assign_element(lowerer: Lowerer, node: ast.stmt, target: ast.Subscript, val
     if isinstance(value, Array) and all(constant(e) == 1 for e in value.shape):
         value = Scalar(value.element(tuple(number(0) for _ in value.shape)), value.dtype)
     if not isinstance(value, Scalar):
-        lowerer.evaluator.refuse(
-            target, "an array is assigned to one element", "a number, or a slice as the target"
-        )
+        _refuse_element(lowerer, target, base, value)
     assert isinstance(element, Scalar), "this target is one element"
     left = target if element.node is target else element.node
     stored_node = left if left is target or is_complex(element.dtype) else stored(left)
@@ -110,6 +109,22 @@ def _assign_element(lowerer: Lowerer, node: ast.stmt, target: ast.Subscript, val
     else:
         lowerer.program.emit(assignment_of(node, stored_node, plain))
     lowerer.changed(base.storage)
+
+
+def _refuse_element(lowerer: Lowerer, target: ast.Subscript, base: Array, value: Value) -> NoReturn:
+    """Say what is assigned to one element, and how more of them are named."""
+    what = "what is no number"
+    if isinstance(value, Array):
+        what = f"an array of shape {shape_text(value.shape)}"
+    elif isinstance(value, tuple):
+        what = f"a tuple of {len(value)}"
+    elif isinstance(value, Static):
+        what = repr(value.value)
+    lowerer.evaluator.refuse(
+        target,
+        f"{what} is assigned to one element, {ast.unparse(target)} of an array of shape {shape_text(base.shape)}",
+        f"a number: one element of the array; or more elements as the target, {ast.unparse(target.value)}[:]",
+    )
 
 
 def _assign_parts(lowerer: Lowerer, node: ast.stmt, target: ast.Tuple | ast.List, value: Value) -> None:

@@ -61,13 +61,19 @@ def branch(lowerer: Lowerer, node: ast.If) -> None:
     if joined or not affine:
         bodies = _made_before(lowerer, bodies, taken_names, not affine)
     if not affine:
-        for variable in both - set(start):
+        for variable in both - set(start) - _loop_variables(node):
             known = frame.variables.get(variable)
             if isinstance(known, Scalar) and isinstance(known.node, ast.Name) and max(map(len, bodies)) > 1:
                 program.emit(ast.Assign([stored(known.node)], _zero(known.dtype)))
     if bodies[0] or bodies[1]:
         made = ast.If(test, bodies[0] or [ast.copy_location(ast.Pass(), node)], bodies[1])
         program.emit(ast.copy_location(made, node))
+
+
+def _loop_variables(node: ast.If) -> set[str]:
+    """The names that loops inside of a branch assign."""
+    loops = (part.target for part in ast.walk(node) if isinstance(part, ast.For))
+    return {part.id for target in loops for part in ast.walk(target) if isinstance(part, ast.Name)}
 
 
 def _shared(lowerer: Lowerer, found: dict[str, Value], names: set[str]) -> dict[str, Value]:

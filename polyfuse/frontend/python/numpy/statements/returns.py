@@ -54,6 +54,12 @@ def _give_back_first(lowerer: Lowerer, node: ast.Return) -> None:
             parts.append(one.node)
         elif isinstance(one, Array):
             parts.append(_result(lowerer, part, one, [p.id for p in parts if isinstance(p, ast.Name)]))
+        elif isinstance(one, tuple):
+            lowerer.evaluator.refuse(
+                part,
+                f"{ast.unparse(part)}: a tuple inside of what is returned",
+                "arrays and numbers: *divmod(x, y)",
+            )
         else:
             parts.append(part)
     same = len(parts) == len(nodes) and all(a is b for a, b in zip(parts, nodes, strict=True))

@@ -9,6 +9,7 @@ import numpy as np
 
 from polyfuse.frontend.python.numpy.broadcasting import mask_text
 from polyfuse.frontend.python.numpy.complex_numbers import as_complex
+from polyfuse.frontend.python.numpy.expressions.indexing import view_of_places
 from polyfuse.frontend.python.numpy.expressions.lists import number_or_array
 from polyfuse.frontend.python.numpy.expressions.operators import operation, refuse_fractions
 from polyfuse.frontend.python.numpy.scatters import AT_PLACES
@@ -27,6 +28,10 @@ def update(lowerer: Lowerer, node: ast.AugAssign) -> None:
     """target op= value."""
     target = node.target
     current = lowerer.evaluator.value(loaded(target))
+    if isinstance(current, Array) and current.storage is None and isinstance(target, ast.Subscript):
+        base = lowerer.evaluator.value(target.value)
+        view = view_of_places(lowerer.evaluator, target, base) if isinstance(base, Array) else None
+        current = current if view is None else view
     into = None
     if isinstance(current, Array) and current.storage is not None and isinstance(node.op, ast.Add):
         into = replace(current, adds=True)
