@@ -35,9 +35,9 @@ BAD = [
     ("for i in {1, 2}:\n    x[0] = i", "{1, 2}", "a loop over {1, 2}"),
     ("for i, j in range(N):\n    x[i] = 0.0", "i, j", "is not a name"),
     ("for i in range(N):\n    x[i] = 0.0\nelse:\n    x[0] = 1.0", "x[0] = 1.0", "a loop with an else"),
-    ("while True:\n    x[0] = 0.0", "while", "while is not a statement"),
+    ("while True:\n    x[0] = 0.0", "while", "`while True:` is not a statement"),
     ("if x:\n    x[0] = 0.0", "x:", "x: the truth of an array"),
-    ("while x[0] > 0.0:\n    x[0] -= 1.0", "while", "while is not a statement"),
+    ("while x[0] > 0.0:\n    x[0] -= 1.0", "while", "`while x[0] > 0.0:` is not a statement"),
     (
         "t = 0\nfor i in range(N):\n    t = t + 1\n    x[t] = 0.0",
         "t] = 0.0",

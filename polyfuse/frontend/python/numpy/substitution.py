@@ -18,6 +18,9 @@ from copy import deepcopy
 
 from polyfuse.frontend.python.numpy.memory import NOTES
 
+NOTE_OF: Mapping[str, str] = {str(dtype): note for dtype, note in NOTES.items()}
+"""The annotation of each element type."""
+
 LARGEST = 40
 """Nodes of the syntax tree beyond which a value that is used once keeps its variable."""
 
@@ -70,7 +73,7 @@ class _Substitution:
                     targets=[ast.Name(id=name)],
                     value=ast.Call(func=ast.Name(), args=[_, ast.Constant(value=str() as dtype)]),
                 ):
-                    self.declared[name] = NOTES.get(dtype, dtype)  # a new array
+                    self.declared[name] = NOTE_OF.get(dtype, dtype)  # a new array
                 case ast.Assign(targets=[ast.Name(id=name)]):
                     self.variables.add(name)
 
