@@ -53,10 +53,35 @@ def _times(keys: list[Hashable], at: int, period: int) -> int:
 
 
 def runs_of(nest: Nest, row: Sequence) -> list[Run]:
-    """The children of a sequence as runs of parts that are equal up to names."""
-    return runs(
-        [(form_of(nest, child), position in row.barriers) for position, child in enumerate(row.children)]
-    )
+    """The children of a sequence as runs of parts that are equal up to names.
+
+    Each part of a run writes tensors that no part before it touches, as layers do. Two sweeps between the same arrays,
+    from A to B and back, are equal up to names too, and are shown both.
+    """
+    keys: list[Hashable] = [
+        (form_of(nest, child), position in row.barriers) for position, child in enumerate(row.children)
+    ]
+    found = []
+    for run in runs(keys):
+        if run.times == 1 or _new_tensors(nest, row, run):
+            found.append(run)
+        else:
+            width = run.last - run.first
+            found.append(Run(run.first, run.first + width * run.times, 1))
+    return found
+
+
+def _new_tensors(nest: Nest, row: Sequence, run: Run) -> bool:
+    """Whether each repetition writes tensors that none before it touches."""
+    width, touched = run.last - run.first, set[str]()
+    for first in range(run.first, run.first + width * run.times, width):
+        inside = [
+            nest.statement(name) for child in row.children[first : first + width] for name in child.names
+        ]
+        if any(statement.write.tensor in touched for statement in inside):
+            return False
+        touched.update(name for statement in inside for name in statement.tensors)
+    return True
 
 
 def trip_label(nest: Nest, loop: Loop) -> str:

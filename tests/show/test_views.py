@@ -16,6 +16,8 @@ from polyfuse.strategy import plan_for
 from polyfuse.strategy.tuning_trials import Trial, Tuning
 from tests.show.subjects import dense, fused, jacobi, wavefronts
 
+# ruff: noqa: F821
+
 
 def layers(count: int) -> pf.Nest:
     """Equal layers."""
@@ -113,6 +115,23 @@ def test_equal_layers_of_one_kernel_are_shown_once() -> None:
     assert "× 5" in shown
     assert "mac4[" not in shown
     assert " mac4 " not in shown
+
+
+def test_sweeps_there_and_back_are_shown_both() -> None:
+    @pf.nest
+    def sweeps(a: f64[9], b: f64[9]):
+        for _t in range(3):
+            for i in range(1, 8):
+                b[i] = a[i - 1] + a[i + 1]
+            for i in range(1, 8):
+                a[i] = b[i - 1] + b[i + 1]
+
+    s = pf.Schedule(sweeps)
+    for schedule in (s, s.fuse("S0", "S1", at="i", shift={"i": 1})):
+        shown = text(schedule).partition("the verbs")[0]
+        assert "S0 b[i] = a[-1 + i] + a[1 + i]" in shown
+        assert "S1 a[i] = b[-1 + i] + b[1 + i]" in shown
+        assert "× 2" not in shown
 
 
 @pytest.mark.parametrize("change", [{"flops64": 1.0}, {"launch_seconds": 1.0}])
