@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from polyfuse.errors import quantity
-from polyfuse.errors.viewed import shorter
+from polyfuse.errors.viewed import equal_but_for_numbers, shorter
 from polyfuse.lower_bounds.bounds import Bounds
 from polyfuse.runtime.cuda.kernel_times import KernelTime
 from polyfuse.show.card import card, line, table, written
@@ -108,15 +108,18 @@ class Report:
         )
 
     def _bounds(self) -> tuple[str, ...]:
-        """A line for each kernel and one for all: what is moved at least, and what the schedule moves."""
+        """A line for each kernel, equal ones once, and one for all: the least traffic, and the schedule's."""
         if self.bounds is None:
             return ()
         named = (
             *((", ".join(each.statements), each) for each in self.bounds.kernels),
             ("all", self.bounds.whole),
         )
-        lines = (f"  {shorter(name, 40)}: {bound.summary}" for name, bound in named)
-        return (f"least traffic     through {self.bounds.memory}", *lines)
+        lines = [f"  {shorter(name, 40)}: {bound.summary}" for name, bound in named]
+        once = (
+            f"{line}{f'  × {times}' if times > 1 else ''}" for line, times in equal_but_for_numbers(lines)
+        )
+        return (f"least traffic     through {self.bounds.memory}", *once)
 
     def _sizes(self) -> tuple[str, ...]:
         """A line that says for which symbolic sizes the figures are; none where all sizes are numbers."""

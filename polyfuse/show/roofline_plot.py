@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from polyfuse.errors import BadArgument
 from polyfuse.errors.proving import proving
 from polyfuse.errors.viewed import shorter
 from polyfuse.lower_bounds.bounds import Bound, Bounds
@@ -37,8 +38,14 @@ def roofline_plot(bounds: Bounds) -> Figure:
         A matplotlib Figure.
 
     Raises:
+        BadArgument: if this is another value.
         TargetUnavailable: if matplotlib is not installed.
     """
+    if not isinstance(bounds, Bounds):
+        raise BadArgument(
+            f"roofline_plot: expected bounds, from pf.bounds(net) or net.report(bounds=True).bounds, "
+            f"not a {type(bounds).__name__}"
+        )
     figure: Figure = need("matplotlib.figure").Figure(figsize=(7.6, 4.2), layout="constrained")
     axes = figure.subplots()
     shown = [bound for bound in bounds.kernels or (bounds.whole,) if bound.flops and not bound.once]

@@ -108,6 +108,20 @@ def test_an_executable_has_times_and_a_column_in_its_report() -> None:
     assert markers.count("o") == 2
 
 
+def test_equal_kernels_stand_once_in_the_report() -> None:
+    layers = [layer for seed in range(3) for layer in (nn.Linear(256, 256, seed=seed), nn.ReLU())]
+    net = pf.compile(pf.lower(nn.Sequential(*layers), batch=64), target="cpu", machine="zen5", fuse=False)
+    lines = str(net.report(bounds=True)).splitlines()
+    (packed,) = [line for line in lines if line.startswith("  pack_w")]
+    assert packed.endswith("(within 1.2 ×)  × 3")
+
+
+def test_the_roofline_plot_says_what_it_needs() -> None:
+    net = pf.compile(pf.lower(nn.Linear(8, 8), batch=4), target="cpu", machine="zen5")
+    with pytest.raises(BadArgument, match=r"expected bounds, from pf\.bounds\(net\).*, not a Report"):
+        pf.show.roofline_plot(net.report(bounds=True))  # type: ignore[arg-type]
+
+
 def test_what_data_may_skip_is_not_counted() -> None:
     @pf.nest
     def scatter(idx: i64[20], w: f64[20], h: f64[5]):
