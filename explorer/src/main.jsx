@@ -19,6 +19,20 @@ function first(data) {
 // What the columns of source and of machine code are scrolled to: a statement, or a line of source.
 const shownOf = (statement) => ({ sources: { statement }, codes: { statement } });
 
+// A value some milliseconds after its last change. What takes long to draw follows the chosen statement so, and a key that is
+// held down moves through the list at the pace of the screen.
+function useSettled(value, wait) {
+  const [settled, settle] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(settle, wait, value);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return settled;
+}
+
+const SOON = 40; // milliseconds after which relations and source follow the chosen statement
+const LATER = 80; // and its domain, in a frame of its own
+
 function sourceNote(data, kernel, assembly) {
   const count = data.kernels.length;
   if (!count) return "";
@@ -72,11 +86,17 @@ function Explorer({ model }) {
     return () => removeEventListener("keydown", press);
   }, [last]);
 
+  const near = useSettled(statement, SOON);
+  const drawn = useSettled(statement, LATER);
+  const shown = useSettled(to, SOON);
+
   const statements = useMemo(() => <Statements model={model} query={query} chosen={statement} choose={choose} />, [model, query, statement]);
   const tree = useMemo(() => <Tree model={model} step={step} view={view} statement={statement} choose={choose} />, [model, step, view, statement]);
-  const source = useMemo(() => <Source model={model} to={to.sources} choose={choose} bring={bring} />, [model, to.sources]);
-  const kernel = model.kernelOf.get(statement) ?? 0;
-  const assembly = useMemo(() => data.assembly?.length ? <Assembly model={model} kernel={kernel} to={to.codes} choose={choose} bring={bring} /> : null, [model, kernel, to.codes]);
+  const source = useMemo(() => <Source model={model} to={shown.sources} choose={choose} bring={bring} />, [model, shown.sources]);
+  const kernel = model.kernelOf.get(near) ?? 0;
+  const assembly = useMemo(() => data.assembly?.length ? <Assembly model={model} kernel={kernel} to={shown.codes} choose={choose} bring={bring} /> : null, [model, kernel, shown.codes]);
+  const relations = useMemo(() => <Statement model={model} statement={near} />, [model, near]);
+  const domain = useMemo(() => <Domain model={model} step={step} statement={drawn} refusal={refusal === null ? null : data.refused[refusal]} close={() => setRefusal(null)} say={say} />, [model, step, drawn, refusal]);
   const list = { kernels: <Kernels model={model} />, next: <Next model={model} say={say} />, refused: <Refused model={model} shown={refusal} show={setRefusal} />, remarks: <Remarks model={model} query={query} />, steps: <Steps model={model} step={step} go={go} /> };
   const press = (event) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -131,13 +151,13 @@ function Explorer({ model }) {
       <main>
         <Pane name="statement-list" title="Statements" note={`${data.statements.length}`} plain>
           {statements}
-          <Statement model={model} statement={statement} />
+          {relations}
         </Pane>
         <Pane name="tree-pane" title="Schedule tree">
           {tree}
         </Pane>
         <Pane name="domain-pane" title={refusal === null ? "Iteration domain" : "Refused fusion"}>
-          <Domain model={model} step={step} statement={statement} refusal={refusal === null ? null : data.refused[refusal]} close={() => setRefusal(null)} say={say} />
+          {domain}
         </Pane>
         <Pane name="source-pane" title={assembly ? "Emitted source, and machine code" : "Emitted source"} note={sourceNote(data, kernel, assembly)} plain>
           <Columns>

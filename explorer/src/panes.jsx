@@ -59,7 +59,10 @@ export function Statements({ model, query, chosen, choose }) {
   const longest = useMemo(() => 4 + width(shown.map((k) => `${statements[k].name}${statements[k].text}`)), [shown]);
   const [focused, focus] = useState(null);
   useLayoutEffect(() => {
-    box.current.querySelector(`[data-s="${focused?.statement}"]`)?.focus({ preventScroll: true });
+    if (!focused) return;
+    // a row that is not in the page yet cannot have the focus, and the one that had it is about to leave
+    const row = box.current.querySelector(`[data-s="${focused.statement}"]`) ?? box.current;
+    row.focus({ preventScroll: true });
   }, [focused]);
   const press = (event) => {
     const to = { ArrowDown: row + 1, ArrowUp: row - 1, Home: 0, End: shown.length - 1 }[event.key];

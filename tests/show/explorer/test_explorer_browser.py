@@ -152,6 +152,22 @@ def test_search_filters_statements(page: Any) -> None:
     assert page.locator('.statement[aria-pressed="true"] b').inner_text() == "relu0"
 
 
+def test_keys_choose_statements_also_where_the_list_was_not_drawn(browser: Any, tmp_path: Path) -> None:
+    many_layers().save(tmp_path / "page.html")
+    for page in opened(browser, tmp_path / "page.html"):
+        page.locator(".statement-list .statement >> nth=2").click()
+        for key in ("End", "ArrowUp", "ArrowUp"):
+            page.keyboard.press(key)
+        chosen = page.locator('.statement[aria-pressed="true"]')
+        count = int(page.locator(".statement-list h2 small").inner_text())
+        assert int(chosen.get_attribute("data-s") or 0) == count - 3
+        name = chosen.locator("b").inner_text()
+        page.wait_for_function(
+            "(name) => document.querySelector('.chosen-statement b').innerText === name", arg=name
+        )
+        page.wait_for_function("(s) => document.querySelector(`.facet[data-s='${s}']`)", arg=str(count - 3))
+
+
 def test_the_axes_are_chosen(page: Any) -> None:
     page.locator("fieldset select").nth(0).select_option(label="j")
     names = page.locator("g.axis").first.locator(".axis-name").all_text_contents()
@@ -183,6 +199,10 @@ MOVES = {
     "scroll": """(k) => {
         for (const name of ['.tree-pane .inside', '.sources', '.statement-list .inside'])
             document.querySelector(name).scrollTop = 240 * (k + 1);
+    }""",
+    "choose": """(k) => {
+        const key = new KeyboardEvent('keydown', { key: k ? 'ArrowDown' : 'Home', bubbles: true });
+        document.querySelector('.statement-list .inside').dispatchEvent(key);
     }""",
 }
 
