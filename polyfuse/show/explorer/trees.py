@@ -6,9 +6,10 @@ s = s.split('mac0', 'j', 32)      rows 5 … 9 of the tree before are now: for j
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Loop, Tree
+from polyfuse.ir.tree import Loop, Sequence, Tree
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
 from polyfuse.schedule.step import Step
@@ -42,12 +43,24 @@ class Rows:
     def __init__(self) -> None:
         self.table: dict[TreeRow, int] = {}
         self._known: dict[object, tuple[object, tuple[Row, ...]]] = {}
+        self._parts: dict[object, tuple[object, tuple[int, ...]]] = {}
         self._places: dict[int, int] = {}
         self._trips: dict[int, int | None] = {}
 
     def of(self, nest: Nest, tree: Tree) -> tuple[int, ...]:
         """Return the rows of a tree, from the top down, as positions in the table."""
-        return tuple(self._place(nest, row) for row in self._rows(nest, tree, 0))
+        if not isinstance(tree, Sequence) or tree.barriers:
+            return self._part(nest, tree)
+        # a step changes few parts: of a net of 500 statements it would look up 5000 rows to find that most are the same
+        return tuple(chain.from_iterable(self._part(nest, child) for child in tree.children))
+
+    def _part(self, nest: Nest, tree: Tree) -> tuple[int, ...]:
+        said = tuple(map(nest.statement, tree.names))
+        key = (id(tree), *map(id, said))
+        if key not in self._parts:
+            found = tuple(self._place(nest, row) for row in self._rows(nest, tree, 0))
+            self._parts[key] = (tree, said), found
+        return self._parts[key][1]
 
     def _rows(self, nest: Nest, tree: Tree, depth: int) -> tuple[Row, ...]:
         said = tuple(nest.statement(name) for name in tree.names)
