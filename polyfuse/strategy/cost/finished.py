@@ -53,10 +53,10 @@ class _Finished(Run):
         if all(stride(write, d) == 0 for d in dims_of(inside[-1].date(name))):  # each sum is a vector
             vectors *= extents[2]
         sums = rows * vectors
-        issued = sums / self.machine.multiply_adds
         loaded = self.machine.loading * (rows + vectors)
-        spilled = max(0, sums + vectors - self.machine.vector_registers) / self.machine.multiply_adds
-        cycles = max(issued + loaded + spilled, float(LATENCY) if sums else 0.0)
+        spilled = max(0, sums + vectors - self.machine.vector_registers)
+        issued = (sums + loaded + spilled) / self.machine.multiply_adds
+        cycles = max(issued, float(LATENCY) if sums else 0.0)
         return count * cycles * self.machine.cycle * self.filled(name)
 
     def instance(self, name: str, inner: Loop | None) -> float:

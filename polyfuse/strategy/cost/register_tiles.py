@@ -1,7 +1,7 @@
 """Price the register tiles of a finished CPU kernel by the vectors that they issue.
 
     for i (tiles of 6): for j (tiles of 16): for k (microkernel): for i_in: for j_in: y[i, j] += a[i, k] * b[k, j]
-    seconds = tiles × (steps × max(rows × vectors / multiply-adds a cycle + loads, latency) + entry)
+    seconds = tiles × (steps × max((rows × vectors + loading × loads) / multiply-adds a cycle, latency) + entry)
 
 A row that fills 4 of 16 lanes takes as long as a whole half of a vector, a tile of one vector as long as the latency of
 its multiply-add, and a tile that is cut short issues all of its vectors. Windows' rows, y[q] += w[s] * x[q + s], are
@@ -71,12 +71,13 @@ def _cycles(
     width = min(lanes, 1 << (columns - 1).bit_length())
     vectors = ceil(columns / lanes)
     issue = max(LEAST_ISSUE, width / lanes / machine.multiply_adds)
-    sums = rows * vectors
+    sums, loads = rows * vectors, rows + vectors
+    loading = machine.loading * loads / machine.multiply_adds  # of a multiply-add, of which several begin in a cycle
     apart = any(
         step(access, d) > 1 for access in counts.nest.statement(name).reads for d in dims_of(last.date(name))
     )
     gathered = float(columns) if apart else 0.0  # of numbers that lie apart each is loaded by itself
-    return max(sums * issue + machine.loading * (rows + vectors) + gathered, LATENCY)
+    return max(sums * issue + loading + gathered, LATENCY)
 
 
 def _extent(counts: Counts, name: str, loop: Loop) -> int:

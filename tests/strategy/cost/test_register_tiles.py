@@ -49,3 +49,16 @@ def test_a_kernel_costs_at_least_its_tiles() -> None:
     kernel, cost = parts(schedule.tree)[-1], schedule_costs(schedule, ZEN5)[-1]
     assert any(loop.bind == "microkernel" for loop in loops(kernel))
     assert cost.compute >= tile_seconds(Counts(schedule.nest), kernel, ZEN5) > 0
+
+
+def test_a_load_has_the_price_of_a_part_of_a_multiply_add() -> None:
+    """Of which several begin in a cycle: a core that begins one takes twice as long for the loads."""
+    schedule = pf.compile(pf.lower(convolved(64, 1)), target="cpu", machine=ZEN5).schedule
+    counts, kernel = Counts(schedule.nest), parts(schedule.tree)[-1]
+    one = replace(ZEN5, multiply_adds=1, flops32=ZEN5.flops32 / 2)
+    loads = []
+    for machine in (ZEN5, one):
+        free, dear = (replace(machine, loading=loading) for loading in (0.0, 0.5))
+        loads.append(tile_seconds(counts, kernel, dear) - tile_seconds(counts, kernel, free))
+    assert one.cycle == ZEN5.cycle
+    assert loads[1] == pytest.approx(2 * loads[0])
