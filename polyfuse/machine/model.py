@@ -16,6 +16,7 @@ from typing import Literal, Self
 from polyfuse.errors import TargetUnavailable
 from polyfuse.errors.viewed import Viewed
 from polyfuse.ir.precision import Math
+from polyfuse.machine.functions import FUNCTIONS, Functions
 from polyfuse.machine.gpu_limits import Gpu, limits_of
 from polyfuse.machine.levels import UNBOUNDED, GiB, KiB, Level, MiB, size_text
 from polyfuse.machine.linux_cpu import linux_cpu, usable_cores
@@ -155,6 +156,7 @@ class CpuMachine(Machine):
         loops: The part of peak that loops reach which are not register tiles.
         exposed: The part of a product's data movement that its arithmetic does not hide.
         keeps: The largest result in bytes that is still in a cache when it is read next.
+        functions: What functions cost in additions.
         foresees: True if the hardware prefetchers keep up with rows, so that software prefetching gains nothing.
     """
 
@@ -167,6 +169,7 @@ class CpuMachine(Machine):
     exposed: Exposed = ZEN.exposed
     keeps: int = UNBOUNDED
     foresees: bool = False
+    functions: Functions = FUNCTIONS
 
     @property
     def kind(self) -> Literal["cpu"]:
@@ -305,6 +308,7 @@ def cpu(
         exposed=rates.exposed,
         keeps=caches[2] if rates.keeps is None else min(rates.keeps, caches[2]),
         foresees=rates.foresees,
+        functions=rates.functions,
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from polyfuse.machine.functions import FUNCTIONS, Functions
+
 
 @dataclass(frozen=True)
 class Exposed:
@@ -48,6 +50,7 @@ class Rates:
     keeps: int | None = None
     foresees: bool = False
     hertz: float = 0.0
+    functions: Functions = FUNCTIONS
 
 
 ZEN = Rates((109.0, 61.0, 30.0), 38e9, rows=(1.0, 1.0, 0.7))
@@ -109,6 +112,18 @@ MESH = Rates(
     loading=0.5,
     keeps=32 << 20,
     hertz=3.7e9,
+    functions=Functions(
+        division=(13.0, 26.0),
+        sqrt=(17.0, 42.0),
+        exp=(17.0, 27.0),
+        log=(36.0, 47.0),
+        tanh=(38.0, 57.0),
+        erf=(45.0, 124.0),
+        sin=(160.0, 385.0),
+        cos=(160.0, 385.0),
+        power=(148.0, 200.0),
+        libm=(600.0, 460.0),
+    ),
 )
 """A server's core, an L3 behind a mesh of many, memory for all of them. Its files say 2.6 GHz; independent
 multiply-adds ran at 3.72 to 3.75 GHz (238 to 240 GFLOP/s of float32), in three of four earlier runs at 3.2 to 3.7, in
@@ -120,7 +135,7 @@ result, ms with ordinary stores and past the caches: 2.4 and 3.3 for 16 MiB, 5.5
 of an L3 of 480 MiB that others share. A dozen rows: Strassen's sums of blocks went at 14 GB/s for matrices of 1024 x
 1024 and at 11 for 4096 x 4096."""
 
-MESH_AT_BASE = replace(MESH, near=(120.0, 39.0, 12.0), hertz=2.6e9)
+MESH_AT_BASE = replace(MESH, near=(120.0, 39.0, 12.0), hertz=2.6e9, functions=FUNCTIONS)
 """The same at 2.6 GHz, by each of two cores, alone or together: 312 GB/s from L1; copied and scaled in place 97 and 107
 from L2, 26 and 36 from L3; 12 from DRAM; 160 read from L2."""
 

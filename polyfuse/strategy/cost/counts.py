@@ -31,7 +31,7 @@ from polyfuse.sets import (
     greatest,
     least_and_most,
 )
-from polyfuse.strategy.cost.op_latency import effort
+from polyfuse.strategy.cost.op_latency import Operations, operations_of
 
 NOMINAL_SIZE = 256
 """The value that the cost model assumes for a symbolic size."""
@@ -46,11 +46,11 @@ ALIKE = 1.1
 
 @dataclass(frozen=True)
 class Work:
-    """The work of one statement: instances, operations of all of them, and their latency on a CPU in operations."""
+    """The work of one statement: instances, operations of all of them, and these by how long a CPU takes for them."""
 
     instances: int
     flops: int
-    effort: float
+    operations: Operations
 
 
 def nominal_sizes(nest: Nest, given: Mapping[str, int] | None = None) -> dict[str, int]:
@@ -154,7 +154,7 @@ class Counts:
             instances = bounding_count(self.domains[name], {})
             flops = instances * (operations(s.body) + s.is_reduction)
             itemsize = max(self.nest.tensor(a.tensor).itemsize for a in s.accesses)
-            taking = instances * (effort(s.body, itemsize) + s.is_reduction)
+            taking = operations_of(s.body, itemsize).times(instances, s.is_reduction)
             self._work[name] = Work(instances, flops, taking)
         return self._work[name]
 

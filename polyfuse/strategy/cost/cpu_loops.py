@@ -267,7 +267,7 @@ class Run:
         """Seconds of one instance: on vector lanes if the innermost loop is parallel and walks along memory."""
         statement = self.counts.nest.statement(name)
         itemsize = max(self.counts.nest.tensor(a.tensor).itemsize for a in statement.accesses)
-        work = effort(statement.body, itemsize) + statement.is_reduction + self.moved(name, inner)
+        work = effort(statement.body, itemsize, self.machine.functions) + statement.is_reduction + self.moved(name, inner)
         seconds = work / self.machine.in_loops(itemsize, 1.0) * self.filled(name)
         lanes = self.machine.vector_bytes / itemsize
         if inner is None:
@@ -277,7 +277,7 @@ class Run:
         dims = dims_of(inner.date(name))
         near = all(stride(a, d) < 2 for a in statement.accesses for d in dims)
         if near and self.in_rows(name, inner):
-            longer = max(effort(statement.body, itemsize), self.moved(name, inner))
+            longer = max(effort(statement.body, itemsize, self.machine.functions), self.moved(name, inner))
             return 2 * longer / self.machine.peak(itemsize, 1.0) * self.filled(name)
         return seconds if near else seconds * lanes
 

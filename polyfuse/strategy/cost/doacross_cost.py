@@ -44,7 +44,7 @@ def _before(counts: Counts, stage: Tree, waits: frozenset[str]) -> float:
     """Which part of a stage's work stands in its steps before anything that waits."""
     steps = children(stage.body) if isinstance(stage, Loop) else ()
     first = next((place for place, part in enumerate(steps) if part.members & waits), 0)
-    work = [sum(counts.work(name).effort for name in statements(part)) for part in steps]
+    work = [sum(counts.work(name).operations.effort() for name in statements(part)) for part in steps]
     return sum(work[:first]) / sum(work) if first else 0.0
 
 

@@ -18,6 +18,7 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Tree, loops, loops_around, statements
 from polyfuse.sets import Box, around, volume
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
+from polyfuse.strategy.cost.op_latency import Operations
 from polyfuse.strategy.match.lane_reductions import lane_loop, row_threads
 
 ROW_THREADS = 256
@@ -54,7 +55,8 @@ class Share:
     """One statement's part: its operations, and how many instances may run at once for one value of the band.
 
     `lanes` is how many threads of a GPU may share a reduction that is in order otherwise: a warp's, or a block's where
-    rows are long. `effort`: operations that take a CPU as long. It `adds` values up.
+    rows are long. `operations` by how long a CPU takes for them. It `adds`
+    values up.
     `row` values follow each other in memory, `spread` lie apart (`Counts.rows`). It reads `named` rows at places that
     data name.
     """
@@ -63,7 +65,7 @@ class Share:
     flops: int
     inner: int
     lanes: int = 1
-    effort: float = 0.0
+    operations: Operations = Operations(0.0)
     adds: bool = False
     row: int = 0
     spread: int = 0
@@ -159,7 +161,7 @@ def _shares(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop
         work, lanes = counts.work(name), _lanes(counts, name, own, inner, len(band))
         adds = counts.nest.statement(name).is_reduction
         lies = *counts.rows(name), counts.named_rows(name)
-        shares.append(Share(name, work.flops, inner, lanes, work.effort, adds, *lies))
+        shares.append(Share(name, work.flops, inner, lanes, work.operations, adds, *lies))
         waits = waits or (inner == 1 and bool(own) and shares[-1].lanes == 1)
     if waits:  # lanes would leave its rows to the few threads beside them
         shares = [replace(share, lanes=1) for share in shares]

@@ -94,7 +94,7 @@ def cores_at_work(counts: Counts, loop: Loop, units: int) -> float:
     """The number of cores that a parallel loop keeps busy: all of its work over that of the busiest core."""
     extent = counts.extent(loop)
     profiles = {name: counts.profile(name, date) for name, date in loop.dates}
-    name = max(profiles, key=lambda name: counts.work(name).effort)
+    name = max(profiles, key=lambda name: counts.work(name).operations.effort())
     if len(profiles[name]) == 1:
         return evenly(extent, units)
     place = loop.bind or "cores"

@@ -312,7 +312,7 @@ def on_cpu(kernel: Kernel, machine: CpuMachine, resident: int, tiling: Tiling) -
     counts = [tiles_along(e, s) for e, s in zip(kernel.extents, tiling.sizes, strict=True)]
     units = 1.0 if tiling.parallel is None else evenly(counts[tiling.parallel], machine.units)
     effort = sum(
-        share.effort
+        share.operations.effort(machine.functions)
         * max(slower_apart(share, kernel.itemsize, machine), slower_alone(share, kernel, machine))
         for share in kernel.shares
     )
@@ -375,8 +375,9 @@ def in_short_rows(kernel: Kernel, cost: KernelCost, machine: Machine) -> KernelC
     if not isinstance(machine, CpuMachine):
         return cost
     lanes, slower = machine.vector_bytes / kernel.itemsize, scalar(kernel.itemsize, machine)
-    short = sum(share.effort for share in kernel.shares if share.adds and 0 < share.row <= lanes)
-    every = sum(share.effort for share in kernel.shares)
+    taken = [(share, share.operations.effort(machine.functions)) for share in kernel.shares]
+    short = sum(effort for share, effort in taken if share.adds and 0 < share.row <= lanes)
+    every = sum(effort for _, effort in taken)
     return replace(cost, compute=cost.compute * (1 + (slower - 1) * short / max(1.0, every)))
 
 
@@ -411,7 +412,7 @@ def in_blocks(
     region, functions = 0.0, 0.0
     if isinstance(machine, CpuMachine):
         region = machine.region_seconds if at_work is not None else 0.0
-        longer = sum(share.effort - share.flops for share in kernel.shares)
+        longer = sum(share.operations.effort(machine.functions) - share.flops for share in kernel.shares)
         functions = longer / machine.in_loops(kernel.itemsize, units)
     return KernelCost(
         Tiling((), ()),

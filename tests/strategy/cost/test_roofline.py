@@ -12,6 +12,7 @@ from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.tree import loops_around
 from polyfuse.strategy.cost.counts import NOMINAL_SIZE, Counts, dims_of, stride
 from polyfuse.strategy.cost.kernel_model import Kernel, Share, Use, kernel_of
+from polyfuse.strategy.cost.op_latency import Operations
 from polyfuse.strategy.cost.roofline import (
     NAMED_ROW,
     Model,
@@ -167,7 +168,10 @@ def test_rows_that_data_name_cost_their_places() -> None:
 
 
 def test_one_value_for_each_row_of_others_is_no_vector() -> None:
-    shares = Share("dot", 128, 1, effort=128.0, adds=True, row=1), Share("logistic", 3, 1, effort=40.0, row=1)
+    shares = (
+        Share("dot", 128, 1, operations=Operations(128.0), adds=True, row=1),
+        Share("logistic", 3, 1, operations=Operations(40.0), row=1),
+    )
     kernel = Kernel(("dot", "logistic"), (), (), (), shares, None)
     assert [slower_alone(share, kernel, CPU) for share in shares] == [1.0, scalar(4, CPU)]
     assert slower_alone(shares[1], replace(kernel, shares=shares[1:]), CPU) == 1.0
