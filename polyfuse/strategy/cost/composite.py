@@ -17,6 +17,7 @@ from polyfuse.schedule.chains import chain_from
 from polyfuse.schedule.sections_verb import values_of
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.cpu_loops import Estimator, cost_from
+from polyfuse.strategy.cost.cpu_rows import beside_seconds
 from polyfuse.strategy.cost.doacross_cost import cost_in_turns
 from polyfuse.strategy.cost.factorization_cost import in_tiles, panel_cost, panels_beside
 from polyfuse.strategy.cost.kernel_model import band_of, kernel_of
@@ -70,7 +71,12 @@ def _on_cpu(counts: Counts, part: Tree, machine: CpuMachine) -> KernelCost:
         at_work = cores_at_work(counts, cores, machine.units) if cores is not None else None
         tiles = tile_seconds(counts, part, machine)
         cost = in_blocks(kernel_of(counts, part, ()), machine, counts.total_bytes, at_work, tiles)
-        return replace(cost, memory=cost.memory + _through_buffers(counts, part, machine, at_work or 1.0))
+        units = at_work or 1.0
+        return replace(
+            cost,
+            compute=cost.compute + beside_seconds(counts, part, machine) / units,
+            memory=cost.memory + _through_buffers(counts, part, machine, units),
+        )
     band = band_of(counts, part)
     inner = next((p for p, loop in enumerate(band) if loop.bind in ("vector", "unroll")), len(band))
     if not inner:

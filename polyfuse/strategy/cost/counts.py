@@ -92,6 +92,7 @@ class Counts:
         self._profiles: dict[tuple[str, int], tuple[isl.PwAff, tuple[float, ...]]] = {}
         self._filled: dict[str, float] = {}
         self._rows: dict[str, tuple[int, int]] = {}
+        self._long_rows: dict[str, tuple[int, bool]] = {}
         self._sizes: dict[str, int] = {}
         self._extents: dict[tuple[str, int], tuple[isl.PwAff, tuple[int, int]]] = {}
 
@@ -276,6 +277,52 @@ class Counts:
             self._rows[name] = found[0], found[1]
         return self._rows[name]
 
+    def long_row(self, name: str) -> tuple[int, bool]:
+        """The values of a statement that follow each other in memory, over several loops, and whether they are one sum.
+
+        y[i, j, k] = x[i, j, k] of 4 × 8 × 16 has a row of 512; y[i] += x[i, j] of 4 × 8 has rows of 8, each one sum.
+        """
+        if name not in self._long_rows:
+            self._long_rows[name] = self._merged_row(name)
+        return self._long_rows[name]
+
+    def _merged_row(self, name: str) -> tuple[int, bool]:
+        s, first = self.nest.statement(name), self.rows(name)[0]
+        dims = [d for d in range(self.domains[name].dim(SET)) if self.box_of(name, (d,)) > 1]
+        moved = {d: [self._elements_between(access, d) for access in s.accesses] for d in dims}
+        length = 1
+        row = next((d for d in dims if set(moved[d]) <= {0, 1} and self.box_of(name, (d,)) == first), None)
+        if row is None:
+            return first, False
+        one_sum = s.is_reduction and moved[row][0] == 0
+        while row is not None:
+            length *= self.box_of(name, (row,))
+            wanted = (
+                [by * self.box_of(name, (row,)) for by in moved[row]] if self.filled(name) == 1.0 else None
+            )
+            dims.remove(row)
+            row = next((d for d in dims if moved[d] == wanted), None)
+        return length, one_sum
+
+    def _elements_between(self, access: Access, dim: int) -> int:
+        """The elements in memory between what an access touches at neighbouring values of a dimension."""
+        subscripts, between, apart = access.subscripts(), 0, 1
+        for d in reversed(range(subscripts.dim(OUT))):
+            by = (piece.get_coefficient_val(IN, dim) for _, piece in subscripts.get_pw_aff(d).get_pieces())
+            between += apart * max((int(value.to_python()) for value in by if value.is_int()), default=0)
+            size = self.nest.tensor(access.tensor).shape[d]
+            apart *= self.size(size) if isinstance(size, str) else size
+        return between
+
+    def cumulates(self, name: str) -> bool:
+        """True if a statement reads what it wrote to the place before along memory: y[i, j] = y[i, j - 1] + x[i, j]."""
+        s = self.nest.statement(name)
+        return not s.is_reduction and any(
+            a.tensor == s.write.tensor and name in self.sources(name, position) and _is_beside(a, s.write)
+            for position, a in enumerate(s.accesses)
+            if position
+        )
+
     def named_rows(self, name: str) -> int:
         """The rows that a statement reads at places which data name."""
         found = 0
@@ -298,6 +345,13 @@ class Counts:
 
     def _access(self, name: str, position: int) -> Access:
         return self.nest.statement(name).accesses[position]
+
+
+def _is_beside(access: Access, other: Access) -> bool:
+    """True if two accesses of a tensor differ in their last subscript alone: y[i, j - 1] and y[i, j]."""
+    one, two = access.subscripts(), other.subscripts()
+    last = one.dim(OUT) - 1
+    return last >= 0 and all(one.get_pw_aff(d).is_equal(two.get_pw_aff(d)) for d in range(last))
 
 
 def dims_of(date: isl.PwAff) -> frozenset[int]:

@@ -267,7 +267,11 @@ class Run:
         """Seconds of one instance: on vector lanes if the innermost loop is parallel and walks along memory."""
         statement = self.counts.nest.statement(name)
         itemsize = max(self.counts.nest.tensor(a.tensor).itemsize for a in statement.accesses)
-        work = effort(statement.body, itemsize, self.machine.functions) + statement.is_reduction + self.moved(name, inner)
+        work = (
+            effort(statement.body, itemsize, self.machine.functions)
+            + statement.is_reduction
+            + self.moved(name, inner)
+        )
         seconds = work / self.machine.in_loops(itemsize, 1.0) * self.filled(name)
         lanes = self.machine.vector_bytes / itemsize
         if inner is None:

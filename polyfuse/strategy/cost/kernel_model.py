@@ -18,7 +18,7 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop, Tree, loops, loops_around, statements
 from polyfuse.sets import Box, around, volume
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
-from polyfuse.strategy.cost.op_latency import Operations
+from polyfuse.strategy.cost.op_latency import NONE, Operations
 from polyfuse.strategy.match.lane_reductions import lane_loop, row_threads
 
 ROW_THREADS = 256
@@ -30,7 +30,8 @@ class Use:
     """A kernel's accesses to one tensor. `ratios` holds for each band loop the fraction that one of its values touches.
 
     What a kernel finds in a temporary because it has put it there is not `read`: it does not cross its border.
-    `passes` counts the loops inside the band, one after the other, in which it is read: for i: { for j; for j }.
+    `passes` counts the loops inside the band, one after the other, in which it is read: for i: { for j; for j }. Of
+    what is internal it counts all that access it.
     """
 
     tensor: str
@@ -55,21 +56,24 @@ class Share:
     """One statement's part: its operations, and how many instances may run at once for one value of the band.
 
     `lanes` is how many threads of a GPU may share a reduction that is in order otherwise: a warp's, or a block's where
-    rows are long. `operations` by how long a CPU takes for them. It `adds`
-    values up.
-    `row` values follow each other in memory, `spread` lie apart (`Counts.rows`). It reads `named` rows at places that
-    data name.
+    rows are long. `operations` are its work as a CPU counts it. It `adds` values up. `row` values follow each other in
+    memory, `spread` lie apart (`Counts.rows`); over several loops `long_row` do, which are `one_sum` or not. Where it
+    adds to the value before in a row it `cumulates`. It reads `named` rows at places that data name.
     """
 
     statement: str
     flops: int
     inner: int
     lanes: int = 1
-    operations: Operations = Operations(0.0)
+    operations: Operations = NONE
     adds: bool = False
     row: int = 0
     spread: int = 0
     named: int = 0
+    instances: int = 0
+    long_row: int = 0
+    one_sum: bool = False
+    cumulates: bool = False
 
     @property
     def at_once(self) -> int:
@@ -160,8 +164,9 @@ def _shares(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop
                 inner *= counts.extent(loop)
         work, lanes = counts.work(name), _lanes(counts, name, own, inner, len(band))
         adds = counts.nest.statement(name).is_reduction
-        lies = *counts.rows(name), counts.named_rows(name)
-        shares.append(Share(name, work.flops, inner, lanes, work.operations, adds, *lies))
+        lies = *counts.rows(name), counts.named_rows(name), work.instances
+        ends = *counts.long_row(name), counts.cumulates(name)
+        shares.append(Share(name, work.flops, inner, lanes, work.operations, adds, *lies, *ends))
         waits = waits or (inner == 1 and bool(own) and shares[-1].lanes == 1)
     if waits:  # lanes would leave its rows to the few threads beside them
         shares = [replace(share, lanes=1) for share in shares]
@@ -223,7 +228,7 @@ def _uses(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop, 
             here = counts.slice_box(name, position, tuple(date[name] for date in dates))
             group = 0 if internal else _group(here, seen.setdefault(tensor.name, []))
             found.setdefault((tensor.name, group), []).append(use)
-            if read and own:
+            if own and (read or internal):
                 read_in.setdefault((tensor.name, group), set()).add(id(own[0]))
     passes = {key: max(1, len(read_in.get(key, ()))) for key in found}
     return tuple(replace(reduce(_either, uses), passes=passes[key]) for key, uses in found.items())

@@ -40,6 +40,10 @@ class Operations:
         return self.plain + sum(n * functions.cost(name, self.itemsize) for name, n in self.functions)
 
 
+NONE = Operations(0.0)
+"""Those of a statement that only copies."""
+
+
 def operations_of(body: sympy.Basic, itemsize: int) -> Operations:
     """Return the operations of a body on numbers of so many bytes."""
     plain, functions = 0, Counter[str]()
@@ -49,7 +53,9 @@ def operations_of(body: sympy.Basic, itemsize: int) -> Operations:
             plain += own_operations(node)
         else:
             functions[name] += 1
-    return Operations(float(plain), tuple((name, float(n)) for name, n in sorted(functions.items())), itemsize)
+    return Operations(
+        float(plain), tuple((name, float(n)) for name, n in sorted(functions.items())), itemsize
+    )
 
 
 def effort(body: sympy.Basic, itemsize: int, functions: Functions = FUNCTIONS) -> float:

@@ -10,13 +10,16 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.tree import loops_around
+from polyfuse.machine import Level
 from polyfuse.strategy.cost.counts import NOMINAL_SIZE, Counts, dims_of, stride
+from polyfuse.strategy.cost.cpu_rows import row_seconds
 from polyfuse.strategy.cost.kernel_model import Kernel, Share, Use, kernel_of
 from polyfuse.strategy.cost.op_latency import Operations
 from polyfuse.strategy.cost.roofline import (
     NAMED_ROW,
     Model,
     Tiling,
+    left_behind,
     on_cpu,
     on_cuda,
     passed_again,
@@ -142,7 +145,7 @@ def test_sums_that_lie_apart_are_priced_as_scalars() -> None:
         domain = f"{{ mac[k, j] : 0 <= k < 64 and 0 <= j < {columns} }}"
         nest = Nest.of(tensors, [statement(domain, f"y[{target}] += x[k, j] * w[k]")])
         kernel = kernel_of(Counts(nest), nest.order, ())
-        return on_cpu(kernel, CPU, 0, Tiling((), ())).compute
+        return on_cpu(kernel, CPU, 0, Tiling((), ())).compute - row_seconds(kernel, CPU)
 
     lanes = CPU.vector_bytes / 4
     assert seconds("2 * j + 1", 4) == pytest.approx(lanes * CPU.loops * seconds("j", 4))
@@ -175,3 +178,19 @@ def test_one_value_for_each_row_of_others_is_no_vector() -> None:
     kernel = Kernel(("dot", "logistic"), (), (), (), shares, None)
     assert [slower_alone(share, kernel, CPU) for share in shares] == [1.0, scalar(4, CPU)]
     assert slower_alone(shares[1], replace(kernel, shares=shares[1:]), CPU) == 1.0
+
+
+def test_what_loops_of_a_band_leave_for_each_other_behind_l1_is_moved() -> None:
+    """A row of softmax is read three times, and its exponentials are written and read."""
+    shares = Share("exp", 1, 1), Share("scale", 1, 1)
+
+    def moved(width: int) -> list[tuple[float, Level]]:
+        x = Use("x", 4, 8 * width, (1 / 8,), read=True, written=False, internal=False, passes=3)
+        e = Use("e", 4, 8 * width, (1 / 8,), read=False, written=True, internal=True, passes=2)
+        once = replace(e, tensor="t", passes=1)
+        kernel = Kernel(("exp", "scale"), (), (8,), (x, e, once), shares, None)
+        return list(left_behind(kernel, CPU, Tiling((1,), (0,))))
+
+    assert moved(256) == []
+    row = 8 * 4 * 16384
+    assert moved(16384) == [(2.0 * row, CPU.levels[1]), (2.0 * row, CPU.levels[1])]

@@ -1,0 +1,113 @@
+"""Price what rows of a CPU's kernels take besides their operations: loads and stores, entries, ends, sums of lanes.
+
+    for i: { for j: s += x[i, j];  for j: y[i, j] = x[i, j] / s }     two rows of each i, the first of which is one sum
+    for i (tiles): { for j: y[i, j] = 0;  for k (microkernel): …;  for j: a[i, j] = max(y[i, j] + b[j], 0) }
+
+Loads and stores are counted beside register tiles, which have no part in their price; loops have (`CpuMachine.loops`).
+Tiles of few steps take no longer than these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import ceil
+
+from polyfuse.ir import Access
+from polyfuse.ir.tree import Loop, Tree, loops, loops_around, statements
+from polyfuse.machine import CpuMachine
+from polyfuse.strategy.cost.counts import Counts, dims_of, stride
+from polyfuse.strategy.cost.kernel_model import Kernel, Share, is_internal
+
+ADDING_LANES = 12.0
+"""Cycles in which the lanes of a sum along memory become one number: shuffles and additions, one after the other. 16384
+sums of 32 products each, whose factors were not packed, took 72 µs (one core of a Xeon)."""
+
+ENTERING = 4.0
+"""Cycles of entering a row of more than one vector. With `LAST` for each number behind its whole vectors, fitted to RMS
+norm of 77 x 333 (2.0 µs without, 2.3 with them, 2.6 to 3.3 measured) and average pooling of 5 x 5 in rows of 57 (100,
+314, 230 to 280; one core of a Xeon)."""
+
+LAST = 0.5
+
+SHUFFLING = 4.0
+"""Cycles of a sum of one vector at most, which LLVM writes out: its shuffles and additions, as others go on meanwhile.
+5184 sums of 16 products, and what is done with them, took 12.0 µs (one core of a Xeon)."""
+
+CUMULATED = 0.9
+"""Cycles of a number of a cumulative sum, whose rows are turned to vectors across them and back: 256 x 1000 took 63 to
+81 µs (one core of a Xeon)."""
+
+
+def row_seconds(kernel: Kernel, machine: CpuMachine) -> float:
+    """Return the seconds in which one core enters and ends the rows of a kernel's loops, and adds up lanes.
+
+    Rows of one vector are written out: nothing enters them, and no sum waits for another. A product's go by several
+    steps and rows at once (strategy/cpu/kernel.py), or in register tiles.
+    """
+    return sum(_row_cycles(share, kernel.itemsize, machine) for share in kernel.shares) * machine.cycle
+
+
+def _row_cycles(share: Share, itemsize: int, machine: CpuMachine) -> float:
+    lanes = machine.vector_bytes // itemsize
+    is_product = share.adds and not share.one_sum and share.flops > share.instances
+    if not share.long_row or is_product:
+        return 0.0
+    rows, last = share.instances / share.long_row, share.long_row % lanes
+    if share.long_row <= lanes:
+        return rows * (SHUFFLING if share.one_sum else 0.0)
+    cycles = ENTERING + LAST * last + (ADDING_LANES if share.one_sum else 0.0)
+    return rows * cycles + (CUMULATED * share.instances if share.cumulates else 0.0)
+
+
+def beside_seconds(counts: Counts, part: Tree, machine: CpuMachine) -> float:
+    """Return the seconds that one core takes for a kernel's statements outside its register tiles."""
+    tiles = {name for loop in loops(part) if loop.bind == "microkernel" for name in statements(loop)}
+    cycles = sum(_cycles(counts, part, name, machine) for name in statements(part) if name not in tiles)
+    return cycles * machine.cycle
+
+
+def _cycles(counts: Counts, part: Tree, name: str, machine: CpuMachine) -> float:
+    """Cycles of one statement's loads and stores."""
+    s, around = counts.nest.statement(name), loops_around(part, name)
+    instances = counts.work(name).instances * counts.filled(name)
+    moved = [access for access in s.accesses if not _in_a_variable(counts, part, name, access.tensor)]
+    if not around:
+        return instances * len(moved)
+    inner = around[-1]
+    dims = dims_of(inner.date(name))
+    columns = counts.extent(replace(inner, dates=((name, inner.date(name)),)))
+    lanes = machine.vector_bytes // max(counts.nest.tensor(a.tensor).itemsize for a in s.accesses)
+    strides = [_stride(counts, part, access, dims) for access in moved]
+    rows = instances / columns
+    cycles = instances * strides.count(2) + rows * ceil(columns / lanes) * strides.count(1)
+    summed = s.is_reduction and all(stride(s.write, d) == 0 for d in dims)
+    return cycles + rows * ADDING_LANES if summed else cycles
+
+
+def _stride(counts: Counts, part: Tree, access: Access, dims: Iterable[int]) -> int:
+    """How an access moves along a loop: 0 not, 1 to neighbours, 2 further.
+
+    A buffer of the kernel's own has its elements in the order of the loops, where none goes along its tensor's rows.
+    """
+    found = max((stride(access, d) for d in dims), default=0)
+    if found < 2 or not is_internal(counts, access.tensor, part.members):
+        return found
+    users = counts.users[access.tensor]
+    return 2 if any(_goes_along(counts, part, user, access.tensor) for user in users) else 1
+
+
+def _goes_along(counts: Counts, part: Tree, name: str, tensor: str) -> bool:
+    """True if a statement's innermost loop goes along the rows of a tensor."""
+    inner = loops_around(part, name)[-1]
+    accesses = (access for access in counts.nest.statement(name).accesses if access.tensor == tensor)
+    return any(stride(access, d) == 1 for access in accesses for d in dims_of(inner.date(name)))
+
+
+def _in_a_variable(counts: Counts, part: Tree, name: str, tensor: str) -> bool:
+    """True if a temporary is written and read in one innermost loop: { z = y[j] + b[j]; a[j] = max(z, 0) }."""
+    users = counts.users[tensor]
+    if counts.nest.tensor(tensor).role != "temporary" or len(users) < 2 or not users <= part.members:
+        return False
+    inner: list[Loop | None] = [next(reversed(loops_around(part, user)), None) for user in users]
+    return all(loop is not None and loop is inner[0] for loop in inner)
