@@ -157,6 +157,7 @@ class CpuMachine(Machine):
         exposed: The part of a product's data movement that its arithmetic does not hide.
         keeps: The largest result in bytes that is still in a cache when it is read next.
         functions: What functions cost in additions.
+        apart: Cycles of loading a number from a row of numbers that lie apart in memory.
         foresees: True if the hardware prefetchers keep up with rows, so that software prefetching gains nothing.
     """
 
@@ -170,6 +171,7 @@ class CpuMachine(Machine):
     keeps: int = UNBOUNDED
     foresees: bool = False
     functions: Functions = FUNCTIONS
+    apart: float = 1.0
 
     @property
     def kind(self) -> Literal["cpu"]:
@@ -309,6 +311,7 @@ def cpu(
         keeps=caches[2] if rates.keeps is None else min(rates.keeps, caches[2]),
         foresees=rates.foresees,
         functions=rates.functions,
+        apart=rates.apart,
     )
 
 

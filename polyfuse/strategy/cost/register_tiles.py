@@ -72,11 +72,13 @@ def _cycles(
     vectors = ceil(columns / lanes)
     issue = max(LEAST_ISSUE, width / lanes / machine.multiply_adds)
     sums, loads = rows * vectors, rows + vectors
-    loading = machine.loading * loads / machine.multiply_adds  # of a multiply-add, of which several begin in a cycle
+    loading = (
+        machine.loading * loads / machine.multiply_adds
+    )  # of a multiply-add, of which several begin in a cycle
     apart = any(
         step(access, d) > 1 for access in counts.nest.statement(name).reads for d in dims_of(last.date(name))
     )
-    gathered = float(columns) if apart else 0.0  # of numbers that lie apart each is loaded by itself
+    gathered = machine.apart * columns if apart else 0.0
     return max(sums * issue + loading + gathered, LATENCY)
 
 

@@ -16,7 +16,15 @@ from polyfuse.strategy.cost.composite import finished_cost, kernels_of
 from polyfuse.strategy.cost.counts import Counts, dims_of
 from polyfuse.strategy.cost.cpu_loops import Estimator
 from polyfuse.strategy.cost.kernel_model import Kernel
-from polyfuse.strategy.cost.roofline import KernelCost, Model, chosen_tiling, evenly, in_blocks, ranked
+from polyfuse.strategy.cost.roofline import (
+    KernelCost,
+    Model,
+    chosen_tiling,
+    evenly,
+    in_blocks,
+    ranked,
+    slower_apart,
+)
 from polyfuse.strategy.cpu import kernel as cpu
 from polyfuse.strategy.cpu.gemm.recurrence import stepped
 from polyfuse.strategy.cpu.gemm.schedule import BLOCKS, blocked
@@ -251,6 +259,11 @@ def _in_cpu_tiles(task: Task, cost: KernelCost, machine: CpuMachine, remarks: tu
     shaped, asked = rows_ahead(shaped, kernel, cost, machine, counts.total_bytes)
     told = (COLLAPSE, made), (NONTEMPORAL, past), (PREFETCH, asked)
     remarks += tuple(r for pass_, notes in told for r in details(pass_, kernel.names, notes))
+    found = part_with(shaped, kernel.names[0])
+    apart = any(slower_apart(share, kernel.itemsize, machine) > 1.0 for share in kernel.shares)
+    if not apart and any(loop.bind == "microkernel" for loop in loops_of(found)):
+        # it takes at least as long as its register tiles, which load numbers that lie apart one by one
+        cost = max(cost, finished_cost(Counts(shaped.nest), found, machine), key=lambda cost: cost.total)
     return shaped, [*packs, Group(statements(task.part), cost, remarks)]
 
 
