@@ -112,9 +112,10 @@ def _within(
     """The gradients under a limit; checkpoints that nobody asked for are taken where values that would be kept are more
     than the limit, and a time loop with checkpoints meets it.
     """
-    found = made(checkpoints)
     if memory is None:
-        return found.nest
+        return made(checkpoints).nest
+    _check_memory(call, memory)
+    found = made(checkpoints)
     over = not found.nest.params and kept_bytes(found.nest, found.forward) > memory
     if checkpoints is not None or not found.stored or not over:
         return kept_values(found, memory, machine, call).nest
@@ -145,7 +146,11 @@ def kept_values(
     Raises:
         BadArgument: if the sizes are symbolic, or no choice is within the limit.
     """
-    if whole(f"{call}: memory", memory) < 0:
-        raise BadArgument(f"{call}: memory={memory}, expected a number of bytes")
+    _check_memory(call, memory)
     model = Machine.preset(machine) if isinstance(machine, str) else machine or Machine.detect()
     return within_memory(call, found.nest, found.forward, memory, model, found.cut)
+
+
+def _check_memory(call: str, memory: int) -> None:
+    if whole(f"{call}: memory", memory) < 0:
+        raise BadArgument(f"{call}: memory={memory}, expected a number of bytes")

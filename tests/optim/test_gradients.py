@@ -70,6 +70,8 @@ def test_a_limit_that_no_choice_meets_says_the_least_that_does() -> None:
     assert pf.vjp(logistic, memory=0).tensors, "x is there, and nobody asks for its last value"
     with pytest.raises(pf.BadArgument, match="expected a number of bytes"):
         pf.vjp(logistic, memory=-1)
+    with pytest.raises(pf.BadArgument, match="vjp: memory: expected an integer, given '1 MiB'"):
+        pf.vjp(logistic, memory="1 MiB")
     with pytest.raises(pf.BadArgument, match="over N: how large values are is not known"):
         pf.grad(nn.lower(nn.mean(nn.tanh(nn.tanh(nn.input("x", ("N",)))))), memory=100)
 
