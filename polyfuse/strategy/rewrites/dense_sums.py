@@ -10,13 +10,18 @@ phases of 32 channels of 16 x 16, of 64 channels and windows of 4 x 4, took 1090
 
 Pooling behind a convolution gets a temporary, too, whose neighbours are filters, as those of the sums in a tile are: it
 is stored once, and not for every value.
+
+    y[n, f, p] += w[f, c] * a[n, c, p];  m[f] += y[n, f, p]   ->   s[n, f, p] += …;  y = s;  m[f] += y[n, f, p]
+
+So does a convolution whose results a sum over all images reads, as the statistics of batch norm in training are: they
+have to be in memory, and a tile's sums have a buffer only where nothing else sees them.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
-from polyfuse.ir import Nest
+from polyfuse.ir import Nest, Statement
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.tree import statements
 from polyfuse.machine import Machine
@@ -24,7 +29,7 @@ from polyfuse.rewrite import expand, inline, own_sums, why_not_inline
 from polyfuse.rewrite.reductions.own_accumulator import lie_apart
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.match.epilogue import columns_axes
-from polyfuse.strategy.match.gemm import products_of
+from polyfuse.strategy.match.gemm import moved_axes, products_of
 from polyfuse.strategy.remarks import Remark, applied
 from polyfuse.strategy.rewrites.detach_output import across
 from polyfuse.strategy.rewrites.reductions.priced_alone import seconds_alone, taken_if_cheaper
@@ -43,6 +48,13 @@ def with_dense_sums(
         if made is not None:
             sums, target = (one.statement(name).write.tensor for one in (made, nest))
             line = f"{name} reduces in {sums}, which is then stored in {target}: columns lie across that."
+            said.append(applied(PASS, (name,), line))
+            nest, spread = made, {**spread, target: None}
+    for name in summed_over_batches(nest):
+        made = own_sums(nest, name) if choose.asks(PASS, (name,)) else None
+        if made is not None:
+            sums, target = (one.statement(name).write.tensor for one in (made, nest))
+            line = f"{name} sums in {sums}, which is stored in {target} for a sum over all of it: columns lie across."
             said.append(applied(PASS, (name,), line))
             nest, spread = made, {**spread, target: None}
     for name in [s.name for s in nest.statements]:
@@ -84,6 +96,30 @@ def pooled(nest: Nest) -> tuple[str, ...]:
                 found.append(name)
     following = across(nest, "temporary")
     return tuple(dict.fromkeys(name for name in found if name in following))
+
+
+def summed_over_batches(nest: Nest) -> tuple[str, ...]:
+    """The products into temporaries across memory whose results a sum over their batches reads: over all images."""
+    found = []
+    for product in (p for s in nest.statements for p in products_of(nest, s.name)[:1] if p.across):
+        s = nest.statement(product.statement)
+        axes = moved_axes(s.write, len(s.dims)) or {}
+        batches = {axes[d] for d in product.others if d in axes}
+        target = nest.tensor(s.write.tensor)
+        if target.role == "temporary" and any(
+            _drops(r, target.name, batches) for r in nest.readers(target.name)
+        ):
+            found.append(s.name)
+    return tuple(found)
+
+
+def _drops(reader: Statement, tensor: str, axes: set[int]) -> bool:
+    """True if a reduction sums over these axes, all of them, of a tensor that it reads."""
+    kept = moved_axes(reader.write, len(reader.dims))
+    if not reader.is_reduction or kept is None or not axes:
+        return False
+    read = (moved_axes(access, len(reader.dims)) for access in reader.reads if access.tensor == tensor)
+    return any(axes <= {axis for d, axis in moved.items() if d not in kept} for moved in read if moved)
 
 
 def _apart(nest: Nest, name: str) -> Nest | None:

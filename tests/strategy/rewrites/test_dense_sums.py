@@ -9,7 +9,7 @@ import numpy as np
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.strategy.pipeline import plan_for
-from polyfuse.strategy.rewrites.dense_sums import PASS, pooled, with_dense_sums
+from polyfuse.strategy.rewrites.dense_sums import PASS, pooled, summed_over_batches, with_dense_sums
 from tests.support.models import CPU
 
 ONE = replace(CPU, units=1)
@@ -51,3 +51,18 @@ def test_pooling_behind_a_convolution_is_stored_once() -> None:
     data = weights(1, 4, 10, 10)
     assert (pf.interpret(made, [data])["out"] == pf.interpret(nest, [data])["out"]).all()
     assert pooled(pf.lower(nn.mean(x, (2, 3)) * 2.0)) == ()  # neighbours are columns there
+
+
+def test_a_convolution_that_a_sum_over_all_images_reads_is_in_tiles() -> None:
+    """Batch norm in training: the results have to be in memory, the sums of a tile not."""
+    y = nn.conv2d(nn.input("x", (3, 8, 10, 10)), weights(32, 8, 3, 3))
+    nest = pf.lower(nn.relu(y - nn.reshape(nn.mean(y, (0, 2, 3)), (32, 1, 1))))
+    assert summed_over_batches(nest) == ("mac0",)
+    plan = plan_for(nest, ONE)
+    assert "microkernel" in {loop.bind for loop in plan.schedule.loops("mac0")}
+    made, _ = with_dense_sums(nest, ONE)
+    data = weights(3, 8, 10, 10)
+    expected = pf.interpret(nest, [data])["out"]
+    np.testing.assert_allclose(pf.interpret(made, [data])["out"], expected, rtol=1e-4, atol=1e-5)
+    of_an_image = pf.lower(nn.relu(y - nn.reshape(nn.mean(y, (2, 3)), (3, 32, 1, 1))))
+    assert summed_over_batches(of_an_image) == ()
