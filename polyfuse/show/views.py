@@ -101,7 +101,10 @@ def _(plan: Plan, into: Element) -> None:
         )
         for group, once in zip(plan.groups, plan.once, strict=True)
     ]
-    table(into, ("kernel", "expected", "FLOP", "bytes", "runs"), rows)
+    equal = equal_but_for_numbers("\n".join(row) for row in rows)
+    first = [(text.split("\n"), times) for text, times in equal]
+    once_each = [(f"{name} × {times}" if times > 1 else name, *rest) for (name, *rest), times in first]
+    table(into, ("kernel", "expected", "FLOP", "bytes", "runs"), once_each)
     add_kernels(folded(into, "the schedule"), plan.schedule)
     add_remarks(folded(into, quantity(len(plan.log), "decision")), plan.log)
 

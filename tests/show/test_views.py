@@ -75,6 +75,9 @@ def test_cards_have_style_and_escaped_text() -> None:
     assert "S[t, i] -> S[t' = 1 + t, i' = -1 + i]" in text(jacobi().dependences())
     assert "the verbs that made it" in text(wavefronts())
     assert "relu0" in text(plan)
+    packed = [layer for seed in range(3) for layer in (nn.Linear(256, 256, seed=seed), nn.ReLU())]
+    of_packed = text(plan_for(pf.lower(nn.Sequential(*packed), batch=64), pf.Machine.preset("zen5")))
+    assert "pack_w0 × 3" in of_packed.partition("the schedule")[0]
     assert "S[0, 4] -> S[1, 3]" in text(refused)
     assert plan.decisions[0].sentence in text(plan.decisions[0].remark)
     assert "48 KiB" in text(pf.Machine.preset("zen5"))
