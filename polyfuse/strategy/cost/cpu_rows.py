@@ -50,8 +50,7 @@ def row_seconds(kernel: Kernel, machine: CpuMachine) -> float:
 
 def _row_cycles(share: Share, itemsize: int, machine: CpuMachine) -> float:
     lanes = machine.vector_bytes // itemsize
-    is_product = share.adds and not share.one_sum and share.flops > share.instances
-    if not share.long_row or is_product:
+    if not share.long_row or share.is_product:
         return 0.0
     rows, last = share.instances / share.long_row, share.long_row % lanes
     if share.long_row <= lanes:

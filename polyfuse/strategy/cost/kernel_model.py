@@ -58,7 +58,8 @@ class Share:
     `lanes` is how many threads of a GPU may share a reduction that is in order otherwise: a warp's, or a block's where
     rows are long. `operations` are its work as a CPU counts it. It `adds` values up. `row` values follow each other in
     memory, `spread` lie apart (`Counts.rows`); over several loops `long_row` do, which are `one_sum` or not. Where it
-    adds to the value before in a row it `cumulates`. It reads `named` rows at places that data name.
+    adds to the value before in a row it `cumulates`. It reads `named` rows at places that data name. `is_product`: it
+    adds up products of what it reads several times.
     """
 
     statement: str
@@ -74,6 +75,7 @@ class Share:
     long_row: int = 0
     one_sum: bool = False
     cumulates: bool = False
+    is_product: bool = False
 
     @property
     def at_once(self) -> int:
@@ -165,7 +167,7 @@ def _shares(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop
         work, lanes = counts.work(name), _lanes(counts, name, own, inner, len(band))
         adds = counts.nest.statement(name).is_reduction
         lies = *counts.rows(name), counts.named_rows(name), work.instances
-        ends = *counts.long_row(name), counts.cumulates(name)
+        ends = *counts.long_row(name), counts.cumulates(name), _is_product(counts, name)
         shares.append(Share(name, work.flops, inner, lanes, work.operations, adds, *lies, *ends))
         waits = waits or (inner == 1 and bool(own) and shares[-1].lanes == 1)
     if waits:  # lanes would leave its rows to the few threads beside them
@@ -183,6 +185,13 @@ def _lanes(counts: Counts, name: str, own: tuple[Loop, ...], inner: int, band: i
         return 1
     sums = [other for other in statements(own[-1]) if counts.nest.statement(other).is_reduction]
     return row_threads(counts.extent(loop)) if len(sums) == 1 else 1
+
+
+def _is_product(counts: Counts, name: str) -> bool:
+    """True if a statement adds up products and reads every factor's elements several times."""
+    work, reads = counts.work(name), range(1, len(counts.nest.statement(name).accesses))
+    adds = counts.nest.statement(name).is_reduction and work.flops > work.instances
+    return adds and all(counts.footprint(name, position) < work.instances for position in reads)
 
 
 def _reads_once(counts: Counts, name: str, loop: Loop) -> bool:

@@ -29,10 +29,9 @@ from polyfuse.strategy.pipeline import plan_for
 XEON = replace(CpuMachine.preset("xeon"), units=1)
 
 
-def share_of(instances: int, long_row: int, operations: int = 1, **others: bool) -> float:
+def share_of(instances: int, long_row: int, **others: bool) -> float:
     """Cycles of the rows of one statement."""
-    flops = operations * instances
-    share = Share("S", flops, 1, instances=instances, row=long_row, long_row=long_row, **others)
+    share = Share("S", instances, 1, instances=instances, row=long_row, long_row=long_row, **others)
     return row_seconds(Kernel(("S",), (), (), (), (share,), None), XEON) / XEON.cycle
 
 
@@ -42,8 +41,15 @@ def test_a_row_is_entered_and_ends_in_single_numbers() -> None:
 
 
 def test_rows_of_a_product_go_by_several_at_once() -> None:
-    assert share_of(10 * 64, 64, operations=2, adds=True) == 0
-    assert share_of(10 * 64, 64, operations=1, adds=True) > 0, "of a window's sums they do not"
+    """Not those of a matrix and a vector, whose elements are read once."""
+    matrix, right, vector = (
+        nn.input(name, shape) for name, shape in (("a", (40, 48)), ("b", (48, 56)), ("v", (48, 1)))
+    )
+    for value, expected in ((matrix @ right, True), (matrix @ vector, False)):
+        counts = Counts(pf.lower(value))
+        (share,) = (share for share in kernel_of(counts, counts.nest.order, ()).shares if share.adds)
+        assert share.is_product is expected
+    assert share_of(10 * 64, 64, adds=True, is_product=True) == 0
 
 
 def test_lanes_of_a_sum_are_added_up() -> None:
