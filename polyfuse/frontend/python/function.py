@@ -444,7 +444,7 @@ class _Reader:
         try:
             made.check()  # results are temporaries until here: what is returned has been written
         except InvalidNest as error:
-            raise self._in_source(error) from None
+            raise self._in_source(error) from error
         own = {t.name: t for t in tensors if t.name in self.results}
         rest = tuple(t for t in tensors if t.name not in own)
         return replace(made, tensors=(*rest, *(replace(own[name], role="output") for name in self.results)))
