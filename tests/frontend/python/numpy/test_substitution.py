@@ -90,3 +90,11 @@ def test_elimination_has_few_statements() -> None:
 
 def solved(a, b):  # type: ignore[no-untyped-def]
     return np.linalg.solve(a, b)
+
+
+def test_a_pivot_below_the_normal_numbers_divides() -> None:
+    """One over it would be infinite. OpenBLAS gives 2.5 twice."""
+    a = np.array([[1e-310, 2e-310], [3e-310, 1e-310]])
+    b = np.array([[5e-310], [5e-310]])
+    found = pf.compile(solved, example=(a, b))(a, b)
+    np.testing.assert_allclose(found, [[1.0], [2.0]], rtol=1e-9)

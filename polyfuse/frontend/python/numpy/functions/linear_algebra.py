@@ -103,19 +103,18 @@ def inv(a: Any) -> Any:
 
 
 def eliminated(a: Any, b: Any) -> Any:
-    """The solution of both sides as one array, [a | b]; rows are multiplied by one over the pivot, as LAPACK does."""
+    """The solution of both sides as one array, [a | b]; one over a pivot of 1e-310 would be infinite: rows are divided."""
     n, dtype = a.shape[0], np.result_type(a, b, 1.0)
-    both, over = np.empty((n, n + b.shape[1]), dtype), np.empty(n, dtype)
+    both = np.empty((n, n + b.shape[1]), dtype)
     both[:, :n] = a
     both[:, n:] = b
     for k in range(n):
         exchange(both, k, pivot_of(both, k))
-        over[k] = 1.0 / both[k, k]
         for i in range(k + 1, n):
-            factor = both[i, k] * over[k]
+            factor = both[i, k] / both[k, k]
             both[i, k + 1 :] -= factor * both[k, k + 1 :]
     for k in range(n - 1, -1, -1):
-        both[k, n:] *= over[k]
+        both[k, n:] /= both[k, k]
         for i in range(k):
             both[i, n:] -= both[i, k] * both[k, n:]
     return both[:, n:].copy()
