@@ -161,14 +161,14 @@ FAULTS = (
     Fault("ir/dependences.py", "before.lex_lt_map(after)", "before.lex_le_map(after)", DEPENDENCES),
     Fault(
         "ir/dependences.py",
-        "unhidden(must.union(may), must, sinks, order)",
-        "unhidden(must.union(may), must.union(may), sinks, order)",
+        "meeting(self._assigning(to_assigns, 1), self._assigning(behind, 0))",
+        "meeting(to_assigns, behind)",
         DEPENDENCES,
     ),
     Fault(
         "ir/dependences.py",
-        "unhidden(accesses.reads, accesses.assigns, accesses.writes, order)",
-        "unhidden(accesses.reads, accesses.writes, accesses.writes, order)",
+        "pairs.unhidden(pairs.to_reads, pairs.to_reads).union(gathered.subtract(own))",
+        "pairs.unhidden(pairs.to_reads, pairs.to_reads)",
         DEPENDENCES,
     ),
     Fault(

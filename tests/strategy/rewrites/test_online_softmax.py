@@ -38,7 +38,7 @@ def planned(machine: pf.Machine, *sizes: int) -> Plan:
 
 def test_attention_is_what_numpy_says() -> None:
     nest = attention(150, 300, 8)
-    net = pf.compile(nest, target="cpu", machine=SMALL)
+    net = pf.compile(nest, target="cpu", machine=SMALL, force={"online softmax": True})
     assert not {"y0", "a0", "a1", "e0"} & net.memory_plan().spans.keys()
     rng = np.random.default_rng(0)
     inputs = {t.name: rng.standard_normal(t.shape).astype(np.float32) for t in nest.inputs}
@@ -125,7 +125,7 @@ def test_halves_are_priced_in_one_pass_with_weights_in_float32(dtype: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("machine", "sizes"), [(SMALL, (150, 300, 8)), (replace(ONE, units=2), (1024, 512, 16))]
+    ("machine", "sizes"), [(ONE, (1024, 512, 16)), (replace(ONE, units=2), (1024, 2048, 16))]
 )
 def test_one_kernel_holds_both_products(machine: pf.Machine, sizes: tuple[int, int, int]) -> None:
     plan = planned(machine, *sizes)
