@@ -151,7 +151,7 @@ def test_a_limit_on_operations_is_a_budget() -> None:
     nest = layers()
     limited = at_most(nest.context.get_ctx(), 1)
     with (
-        pytest.raises(BudgetExceeded, match="the dependences of a nest.* needs more operations"),
+        pytest.raises(BudgetExceeded, match=r"the dependences of a nest.* needs more operations"),
         limited,
     ):
         nest.dependences()

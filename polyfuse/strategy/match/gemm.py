@@ -171,7 +171,9 @@ def _roles(s: Statement, factors: list[Factor], groups: bool, still: frozenset[i
         columns = sorted((d for d in y if d in b and d not in a), key=lambda d: y[d] != last)
         moving = [d for d in columns if d not in once]
         if len(moving) == 1 and _is_alone(b, moving[0]):
-            columns = moving  # the one image of a batch is no column; windows' columns are cut short at its edges
+            columns = (
+                moving  # the one image of a batch is no column; windows' columns are cut short at its edges
+            )
         rows = [d for d in y if d in a and d not in b]
         steps = [d for d in a if d in b and d not in y and d not in still]
         if len(columns) != 1 or not rows or not steps or len({*y, *steps, *still}) != len(s.dims):

@@ -103,7 +103,7 @@ def inv(a: Any) -> Any:
 
 
 def eliminated(a: Any, b: Any) -> Any:
-    """The solution of both sides as one array, [a | b]; one over a pivot of 1e-310 would be infinite: rows are divided."""
+    """The solution of both sides as one array, [a | b]; rows are divided, as one over a pivot of 1e-310 is infinite."""
     n, dtype = a.shape[0], np.result_type(a, b, 1.0)
     both = np.empty((n, n + b.shape[1]), dtype)
     both[:, :n] = a
