@@ -1,4 +1,4 @@
-"""What functions cost on a core, in additions: a division or an exponential takes as long as many of them."""
+"""The cost of functions on a core, in additions: a division or an exponential takes as long as many of them."""
 
 from __future__ import annotations
 

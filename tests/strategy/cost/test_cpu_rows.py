@@ -1,4 +1,4 @@
-"""What rows take besides their operations: loads and stores beside register tiles, entries, ends, sums of lanes."""
+"""The cost of rows besides their operations: loads and stores beside register tiles, entries, ends, sums of lanes."""
 
 from __future__ import annotations
 
