@@ -85,26 +85,32 @@ def at_most(context: isl.Context, operations: int) -> Iterator[None]:
     is done inside than it has left.
 
     Where nothing is left, any other error comes from that, too: isl's reader tells a limit as an error of syntax, and
-    callers tell this as a text that nobody can read.
+    callers tell this as a text that nobody can read. Ctrl-C leaves no limit behind, at whichever line it comes.
     """
     if context.aborted():  # isl does nothing, and there is nothing to count
         yield
         return
     before = _left(context)
     limit = min((each for each in (before, operations or None) if each is not None), default=None)
-    _leave(context, limit)
+    restored = False
     try:
-        yield
-    except Exception as error:
-        said = isinstance(error, BudgetExceeded) or (isinstance(error, isl.Error) and stopped(error))
-        if said or context.aborted() or limit is None or _left(context):
-            raise
-        raise _instead_of(error, STOPPED) from error
+        try:
+            _leave(context, limit)
+            yield
+        except Exception as error:
+            said = isinstance(error, BudgetExceeded) or (isinstance(error, isl.Error) and stopped(error))
+            if said or context.aborted() or limit is None or _left(context):
+                raise
+            raise _instead_of(error, STOPPED) from error
+        finally:
+            if before is None or limit is None:
+                _leave(context, None)
+            else:
+                _leave(context, before - limit + (_left(context) or 0))
+            restored = True
     finally:
-        if before is None or limit is None:
-            _leave(context, None)
-        else:
-            _leave(context, before - limit + (_left(context) or 0))
+        if not restored:  # Ctrl-C came while limits were changed
+            _leave(context, before)
 
 
 def within(context: isl.Context, operations: int, call: Callable[[], T], otherwise: Callable[[], U]) -> T | U:

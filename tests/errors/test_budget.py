@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
 import islpy as isl
 import pytest
 
+from polyfuse.errors import budget
 from polyfuse.errors.budget import at_most, stopped, within
 
 CONTEXT = isl.DEFAULT_CONTEXT
@@ -58,3 +64,36 @@ def test_what_takes_too_long_has_another_answer() -> None:
 def test_another_error_of_isl_is_not_a_limit() -> None:
     with pytest.raises(isl.Error):
         within(CONTEXT, 1_000_000, lambda: isl.Set("no set"), lambda: None)
+
+
+def test_ctrl_c_at_any_line_leaves_no_limit() -> None:
+    """Whatever it interrupts, the search for what is left or the way back: isl would refuse all that comes later."""
+
+    def interrupting(at: int) -> bool:
+        """Raise KeyboardInterrupt at a line of the budget's own code, counted as they run; False behind the last."""
+        lines = 0
+
+        def line(frame: FrameType, event: str, _: object) -> Any:
+            nonlocal lines
+            lines += event == "line"
+            if lines == at and event == "line":
+                raise KeyboardInterrupt
+            return line
+
+        def call(frame: FrameType, event: str, _: object) -> Any:
+            return line if frame.f_code.co_filename == budget.__file__ else None
+
+        before = sys.gettrace()
+        sys.settrace(call)
+        try:
+            with suppress(KeyboardInterrupt), at_most(CONTEXT, 1000), at_most(CONTEXT, 100):
+                isl.Val.zero(CONTEXT)
+        finally:
+            sys.settrace(before)
+        return lines >= at
+
+    lines = 1
+    while interrupting(lines):
+        assert CONTEXT.get_max_operations() == 0, f"a limit stays after line {lines}"
+        lines += 1
+    assert lines > 50
