@@ -1,8 +1,9 @@
 """Coalesce the two loops over the pixels of a product, such as a convolution of one pixel, if that is cheaper.
 
-for k: for h < 4: for w < 4: for c: y[k, h, w] += a[k, c] * x[c, h, w]     a tile has one row of 4 pixels, and a goes by
-                                                                           for each row; or it is packed for each
-for k: for p < 16: for c: y[k, p] += a[k, c] * x[c, p]                     16 neighbours in memory are the columns
+    for k: for h < 4: for w < 4: for c: y[k, h, w] += a[k, c] * x[c, h, w]    tiles of one row of 4 pixels
+    for k: for p < 16: for c: y[k, p] += a[k, c] * x[c, p]                    16 neighbours in memory are the columns
+
+In tiles of one row all of a goes by for each row, or is packed for each.
 
 All products of a component are priced together, with the copies that it needs. What accesses a coalesced temporary by
 both indices may stay out of the kernels that make it, and is priced as a kernel of its own.
