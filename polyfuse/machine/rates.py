@@ -136,11 +136,11 @@ Loads: tiles of 128 steps, panels in L1, ran at 64 % of the peak with 25 x 1 vec
 80 with 10 x 2, 84 with 5 x 4, 87 with 6 x 4. Stores past the caches, one core scaling an array and then summing the
 result, ms with ordinary stores and past the caches: 2.4 and 3.3 for 16 MiB, 5.5 and 5.3 for 32, 12.2 and 9.4 for 64,
 of an L3 of 480 MiB that others share. A dozen rows: Strassen's sums of blocks went at 14 GB/s for matrices of 1024 x
-1024 and at 11 for 4096 x 4096. Functions, each
-number in L1 (y[j] += f(0.731 x[j]) less y[j] += 0.731 x[j], the least of 180 calls): 0.11, 0.16, 0.15 to 0.16, 0.33,
-0.33 to 0.39, 0.42 to 0.49, 1.5, 1.5 and 1.25 ns for division, sqrt, exp, log, tanh, erf, sin, cos and pow of float32, 7
-to 13 for libm's; an addition is 0.0084 at 3.7 GHz. Numbers that lie apart: depthwise 7 x 7 convolutions with stride 2
-(48 channels, 37 x 37) took 131 to 187 µs, with 1 cycle a number 486 are expected, with 0.3 184."""
+1024 and at 11 for 4096 x 4096. Functions, each number in L1 (y[j] += f(0.731 x[j]) less y[j] += 0.731 x[j], the least
+of 180 calls): 0.11, 0.16, 0.15 to 0.16, 0.33, 0.33 to 0.39, 0.42 to 0.49, 1.5, 1.5 and 1.25 ns for division, sqrt, exp,
+log, tanh, erf, sin, cos and pow of float32, 7 to 13 for libm's; an addition is 0.0084 at 3.7 GHz. Numbers that lie
+apart: depthwise 7 x 7 convolutions with stride 2 (48 channels, 37 x 37) took 131 to 187 µs, with 1 cycle a number 486
+are expected, with 0.3 184."""
 
 MESH_AT_BASE = replace(MESH, near=(120.0, 39.0, 12.0), hertz=2.6e9, functions=FUNCTIONS, apart=1.0)
 """The same at 2.6 GHz, by each of two cores, alone or together: 312 GB/s from L1; copied and scaled in place 97 and 107

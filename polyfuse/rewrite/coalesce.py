@@ -286,10 +286,10 @@ class _Component:
         if access.tensor not in self.stored:
             return access
         a = self.stored[access.tensor]
-        shape = self.nest.tensor(access.tensor).shape
-        dims = [f"i{d}" for d in range(len(shape))]
-        new = [*dims[:a], f"{shape[a + 1]}*{dims[a]} + {dims[a + 1]}", *dims[a + 2 :]]
-        moved = isl.Map(f"{{ {access.tensor}[{', '.join(dims)}] -> {access.tensor}[{', '.join(new)}] }}")
+        width = self.nest.tensor(access.tensor).shape[a + 1]
+        assert isinstance(width, int), "an axis of numbers"
+        every = isl.Set.universe(access.map.get_space().range())
+        moved = _to_subscripts(access.tensor, _joined(every, a, width))
         return Access(access.tensor, on_domain(access.map.apply_range(moved), access.map.domain()))
 
     def _coalesced(self, s: Statement, copies: set[str]) -> Statement:
@@ -372,7 +372,7 @@ def _in_rows(
 
 
 def _joined(domain: isl.Set, axis: int, width: int) -> list[isl.Aff]:
-    """{ copy[c, h, w] }  ->  c, width * h + w."""
+    """{ copy[c, h, w] }  ->  c, width * h + w, of the instances of a copy or the elements of a tensor."""
     space = isl.LocalSpace.from_space(domain.get_space())
     dims = [isl.Aff.var_on_domain(space, SET, d) for d in range(domain.dim(SET))]
     return [*dims[:axis], dims[axis].scale_val(isl.Val(width)).add(dims[axis + 1]), *dims[axis + 2 :]]
@@ -392,10 +392,15 @@ def _same_steps(domain: isl.Set, axis: int, at: int, access: Access) -> list[isl
 
 
 def _access(domain: isl.Set, tensor: str, subscripts: list[isl.Aff]) -> Access:
+    return Access(tensor, on_domain(_to_subscripts(tensor, subscripts), domain))
+
+
+def _to_subscripts(tensor: str, subscripts: list[isl.Aff]) -> isl.Map:
+    """c, 4 h + w  ->  { [c, h, w] -> tensor[c, 4 h + w] }."""
     found = isl.Map.from_aff(subscripts[0])
     for value in subscripts[1:]:
         found = found.flat_range_product(isl.Map.from_aff(value))
-    return Access(tensor, on_domain(found.set_tuple_name(OUT, tensor), domain))
+    return found.set_tuple_name(OUT, tensor)
 
 
 def _affine(s: Statement, access: Access) -> tuple[isl.Aff, ...] | None:

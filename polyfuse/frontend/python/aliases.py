@@ -79,6 +79,23 @@ def assigned_in(body: Iterable[ast.AST]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def stored_arrays(tree: ast.AST) -> set[str]:
+    """The arrays to whose elements a tree stores.
+
+    >>> sorted(stored_arrays(ast.parse("x[i] = a[i]; y[i][j] += 1; b = 2")))
+    ['x', 'y']
+    """
+    found = set()
+    for part in ast.walk(tree):
+        if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store):
+            inner: ast.expr = part
+            while isinstance(inner, ast.Subscript):
+                inner = inner.value
+            if isinstance(inner, ast.Name):
+                found.add(inner.id)
+    return found
+
+
 def occurrences(body: Iterable[ast.AST], name: str) -> int:
     """Count the occurrences of a name in some statements."""
     return sum(isinstance(node, ast.Name) and node.id == name for part in body for node in ast.walk(part))

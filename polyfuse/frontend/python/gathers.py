@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from polyfuse.frontend.python.aliases import stored_arrays
 from polyfuse.frontend.python.scope_names import Names
 from polyfuse.ir.number_types import is_integer
 from polyfuse.ir.tensor import Tensor
@@ -43,7 +44,7 @@ def gathered(
     if index is None or not is_integer(index.dtype) or index.rank != len(places):
         return None
     for name in (table, index.name):
-        if name not in names.tensors or name in names.locals or name in stored_arrays(names):
+        if name not in names.tensors or name in names.locals or name in stored_arrays(names.source.tree):
             names.source.refuse(
                 first, f"{ast.unparse(first)} depends on data, and {name} is written here", ALLOWED
             )
@@ -63,18 +64,5 @@ def is_row(names: Names, table: str, subscripts: Sequence[ast.expr]) -> bool:
     first, *rest = subscripts
     if any(is_from_data(part) for part in rest) or not isinstance(first, ast.Subscript):
         return False
-    given = set(names.tensors) - names.locals - stored_arrays(names)
+    given = set(names.tensors) - names.locals - stored_arrays(names.source.tree)
     return isinstance(first.value, ast.Name) and {table, first.value.id} <= given
-
-
-def stored_arrays(names: Names) -> set[str]:
-    """The arrays whose elements the function assigns."""
-    found = set()
-    for part in ast.walk(names.source.tree):
-        if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store):
-            inner: ast.expr = part
-            while isinstance(inner, ast.Subscript):
-                inner = inner.value
-            if isinstance(inner, ast.Name):
-                found.add(inner.id)
-    return found

@@ -21,8 +21,9 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
+from polyfuse.frontend.python.aliases import stored_arrays
 from polyfuse.frontend.python.conditions import Predicate
-from polyfuse.frontend.python.gathers import is_row, stored_arrays
+from polyfuse.frontend.python.gathers import is_row
 from polyfuse.frontend.python.scope import Range
 from polyfuse.frontend.python.scope_names import Names
 from polyfuse.ir.number_types import is_integer
@@ -59,7 +60,7 @@ def chooser_of(names: Names, node: ast.expr) -> str | None:
 def is_given_place(names: Names, node: ast.expr) -> bool:
     """True for an element of an argument of integers that the function does not write."""
     chooser = chooser_of(names, node)
-    return chooser in names.tensors and chooser not in stored_arrays(names)
+    return chooser in names.tensors and chooser not in stored_arrays(names.source.tree)
 
 
 def checked_argument(names: Names, node: ast.expr, chooser: str, allowed: str) -> None:

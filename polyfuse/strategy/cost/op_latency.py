@@ -41,7 +41,7 @@ class Operations:
 
 
 NONE = Operations(0.0)
-"""Those of a statement that only copies."""
+"""No operations: a statement that only copies."""
 
 
 def operations_of(body: sympy.Basic, itemsize: int) -> Operations:

@@ -72,9 +72,8 @@ def _cycles(
     vectors = ceil(columns / lanes)
     issue = max(LEAST_ISSUE, width / lanes / machine.multiply_adds)
     sums, loads = rows * vectors, rows + vectors
-    loading = (
-        machine.loading * loads / machine.multiply_adds
-    )  # of a multiply-add, of which several begin in a cycle
+    # in multiply-adds, several of which begin in a cycle
+    loading = machine.loading * loads / machine.multiply_adds
     apart = any(
         step(access, d) > 1 for access in counts.nest.statement(name).reads for d in dims_of(last.date(name))
     )

@@ -43,18 +43,15 @@ def with_dense_sums(
     """The nest with such products summed apart where that is cheaper, and a sentence on each."""
     said: list[Remark] = []
     spread: dict[str, None] = {}
-    for name in pooled(nest):
+    whole = summed_over_batches(nest)
+    for name in (*pooled(nest), *whole):
         made = own_sums(nest, name) if choose.asks(PASS, (name,)) else None
         if made is not None:
             sums, target = (one.statement(name).write.tensor for one in (made, nest))
-            line = f"{name} reduces in {sums}, which is then stored in {target}: columns lie across that."
-            said.append(applied(PASS, (name,), line))
-            nest, spread = made, {**spread, target: None}
-    for name in summed_over_batches(nest):
-        made = own_sums(nest, name) if choose.asks(PASS, (name,)) else None
-        if made is not None:
-            sums, target = (one.statement(name).write.tensor for one in (made, nest))
-            line = f"{name} sums in {sums}, which is stored in {target} for a sum over all of it: columns lie across."
+            why = " for a sum over all of it" if name in whole else ""
+            line = (
+                f"{name} reduces in {sums}, which is then stored in {target}{why}: columns lie across that."
+            )
             said.append(applied(PASS, (name,), line))
             nest, spread = made, {**spread, target: None}
     for name in [s.name for s in nest.statements]:

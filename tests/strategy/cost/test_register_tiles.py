@@ -52,7 +52,7 @@ def test_a_kernel_costs_at_least_its_tiles() -> None:
 
 
 def test_a_load_has_the_price_of_a_part_of_a_multiply_add() -> None:
-    """Of which several begin in a cycle: a core that begins one takes twice as long for the loads."""
+    """A core that begins one multiply-add a cycle, not two, takes twice as long for the same loads."""
     schedule = pf.compile(pf.lower(convolved(64, 1)), target="cpu", machine=ZEN5).schedule
     counts, kernel = Counts(schedule.nest), parts(schedule.tree)[-1]
     one = replace(ZEN5, multiply_adds=1, flops32=ZEN5.flops32 / 2)

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 
+from polyfuse.frontend.python.aliases import assigned_in, stored_arrays
 from polyfuse.frontend.python.numpy.memory import NOTES
 
 NOTE_OF: Mapping[str, str] = {str(dtype): note for dtype, note in NOTES.items()}
@@ -183,15 +184,7 @@ def _reads(statement: ast.stmt, variable: str) -> int:
 
 def _changed(statement: ast.stmt) -> set[str]:
     """The names that a statement assigns, and the arrays that it stores to."""
-    found: set[str] = set()
-    for part in ast.walk(statement):
-        if isinstance(part, ast.Name | ast.Subscript) and isinstance(part.ctx, ast.Store):
-            inner: ast.expr = part
-            while isinstance(inner, ast.Subscript):
-                inner = inner.value
-            if isinstance(inner, ast.Name):
-                found.add(inner.id)
-    return found
+    return {*assigned_in([statement]), *stored_arrays(statement)}
 
 
 class _With(ast.NodeTransformer):
