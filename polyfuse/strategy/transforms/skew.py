@@ -12,10 +12,10 @@ quick for any number of loops.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from itertools import product
+from heapq import heappop, heappush
 
 import islpy as isl
 
@@ -106,14 +106,22 @@ def _next(names: tuple[str, ...], edges: tuple[_Edge, ...], found: _Loops, depth
     return None
 
 
-def _skewed(found: _Loops, depth: int) -> list[tuple[int, ...]]:
-    """The candidate weights of the next loop, the least skew first: its own loop's, and some of the loops before."""
+def _skewed(found: _Loops, depth: int) -> Iterator[tuple[int, ...]]:
+    """The candidate weights of the next loop, the least skew first: its own loop's, and some of the loops before.
+
+    One more of a loop before only adds to the weights, so that what follows a candidate stands behind it.
+    """
     at = len(found.weights)
-    every = []
-    for factors in product(range(LARGEST_SKEW + 1), repeat=at):
-        columns = [[f * w for w in weights] for f, weights in zip(factors, found.weights, strict=True)]
-        every.append(tuple(sum(c[d] for c in columns) + (d == at) for d in range(depth)))
-    return sorted({weights for weights in every if max(weights) <= LARGEST_SKEW}, key=sum)
+    own = tuple(int(d == at) for d in range(depth))
+    waiting, seen = [(1, own)], {own}
+    while waiting:
+        _, weights = heappop(waiting)
+        yield weights
+        for before in found.weights:
+            more = tuple(w + b for w, b in zip(weights, before, strict=True))
+            if more not in seen and max(more) <= LARGEST_SKEW:
+                seen.add(more)
+                heappush(waiting, (sum(more), more))
 
 
 def _shifts(names: tuple[str, ...], bounds: list[tuple[str, str, int]]) -> dict[str, int] | None:

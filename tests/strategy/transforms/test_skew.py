@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
 from papers.polybench import KERNELS
-from polyfuse.analysis.bands import among, permutable
+from polyfuse.analysis.bands import LARGEST_SKEW, among, permutable
 from polyfuse.ir import Nest
 from polyfuse.schedule import Schedule
-from polyfuse.strategy.transforms.skew import shifted_order
+from polyfuse.strategy.transforms.skew import _Loops, _skewed, shifted_order
 from tests.support.loop_programs import array, program
 
 EXPECTED = {
@@ -41,6 +43,21 @@ def test_stencils_of_any_depth(name: str) -> None:
 def test_none_where_distances_have_no_least(name: str) -> None:
     nest = KERNELS[name].nest
     assert shifted_order(nest, nest.order) is None
+
+
+def test_candidates_come_once_each_and_the_least_skew_first() -> None:
+    found = list(_skewed(_Loops(((1, 0, 0), (2, 1, 0))), 3))
+    factors = product(range(LARGEST_SKEW + 1), repeat=2)
+    every = {(one + 2 * two, two, 1) for one, two in factors if one + 2 * two <= LARGEST_SKEW}
+    assert sorted(found) == sorted(every)
+    assert [sum(weights) for weights in found] == sorted(map(sum, found))
+
+
+def test_candidates_of_many_loops_are_made_as_they_are_asked_for() -> None:
+    depth = 20
+    alone = [tuple(int(d == at) for d in range(depth)) for at in range(depth)]
+    candidates = _skewed(_Loops(tuple(alone[:-1])), depth)
+    assert [sum(next(candidates)) for _ in range(depth + 1)] == [1] + [2] * (depth - 1) + [3]
 
 
 offsets = st.lists(st.integers(-2, 2), min_size=1, max_size=3)
