@@ -15,7 +15,7 @@ right before loops that hold its reader alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import islpy as isl
@@ -100,12 +100,8 @@ def _grown(nest: Nest, statement: str, dim: str) -> _Component | Refusal:
     if dim not in s.dims[:-1]:
         return refused(call, f"{statement} has no two dimensions from {dim} on", f"one of {s.dims[:-1]}")
     excluded: set[str] = set()
-    users: dict[str, list[Statement]] = {}
-    for each in nest.statements:
-        for tensor in set(each.tensors):
-            users.setdefault(tensor, []).append(each)
     while True:
-        found = _Component(nest, users, frozenset(excluded))
+        found = _Component(nest, frozenset(excluded))
         at = s.dims.index(dim)
         if why := found.why_not(s, at):
             return refused(call, why, "a product of which both indices move along neighbouring axes alone")
@@ -127,7 +123,6 @@ class _Component:
     """
 
     nest: Nest
-    users: Mapping[str, list[Statement]]
     excluded: frozenset[str]
     statements: dict[str, int] = field(default_factory=dict)
     stored: dict[str, int] = field(default_factory=dict)
@@ -144,7 +139,7 @@ class _Component:
                 if axis is None or axis == FREE or access.tensor in self.stored:
                     continue
                 self.stored[access.tensor] = axis
-                for user in self.users[access.tensor]:
+                for user in (*self.nest.writers(access.tensor), *self.nest.readers(access.tensor)):
                     if user.name in self.statements:
                         continue
                     own = self._dim_along(user, access.tensor, axis)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 
 import sympy
 
@@ -67,28 +68,38 @@ def node_form(node: Node, known: Mapping[str, object]) -> NodeForm:
         name = found[1]
         return f"#{numbers.setdefault(name, len(numbers))}" if name in known else found[0]
 
-    text = re.sub(r"'(\w+)'", numbered, " ".join(_dumped(node)))
+    words: list[str] = []
+    _dump(node, words)
+    text = re.sub(r"'(\w+)'", numbered, " ".join(words))
     kinds = (f"{known[name]!r}" for name in numbers)
     return NodeForm("\n".join((text, *kinds)), tuple(numbers))
 
 
-def _dumped(value: object) -> Iterable[str]:
-    """All of a loop tree as text, names in quotes."""
-    if isinstance(value, ast.AST):
-        yield ast.dump(value)
-    elif isinstance(value, sympy.Basic):
-        yield json.dumps(encode(value))  # in other quotes: its names are its own
-    elif is_dataclass(value):
-        yield f"({type(value).__name__}"
-        for each in fields(value):
-            yield from _dumped(getattr(value, each.name))
-        yield ")"
+def _dump(value: object, words: list[str]) -> None:
+    """Add all of a loop tree as text, names in quotes."""
+    if isinstance(value, str | int | None):
+        words.append(repr(value))
     elif isinstance(value, tuple):
-        yield "("
+        words.append("(")
         for inner in value:
-            yield from _dumped(inner)
-        yield ")"
+            _dump(inner, words)
+        words.append(")")
+    elif isinstance(value, ast.AST):
+        words.append(ast.dump(value))
+    elif isinstance(value, sympy.Basic):
+        words.append(json.dumps(encode(value)))  # in other quotes: its names are its own
+    elif is_dataclass(value):
+        words.append(f"({type(value).__name__}")
+        for name in _fields(type(value)):
+            _dump(getattr(value, name), words)
+        words.append(")")
     elif isinstance(value, Mapping):
-        yield from _dumped(tuple(value.items()))
+        _dump(tuple(value.items()), words)
     else:
-        yield repr(value)
+        words.append(repr(value))
+
+
+@cache
+def _fields(kind: type) -> tuple[str, ...]:
+    """The names of a dataclass's fields."""
+    return tuple(each.name for each in fields(kind))
