@@ -88,7 +88,7 @@ def _dump(value: object, words: list[str]) -> None:
         words.append(ast.dump(value))
     elif isinstance(value, sympy.Basic):
         words.append(json.dumps(encode(value)))  # in other quotes: its names are its own
-    elif is_dataclass(value):
+    elif is_dataclass(value) and not isinstance(value, type):
         words.append(f"({type(value).__name__}")
         for name in _fields(type(value)):
             _dump(getattr(value, name), words)
