@@ -316,9 +316,10 @@ def test_layers_of_one_shape_are_compiled_once(target: str) -> None:
     machine = {"cpu": None, "cuda": "h200"}[target]
     device = None if target == "cpu" else "none"
     net = pf.compile(nest, target=target, machine=machine, device=device, fuse=False)  # type: ignore[arg-type]
-    assert len(net.kernels) == 8 * 3
-    assert len(net.program.codes) == 3
-    assert [k.tensors for k in net.kernels if k.statements == ("bias3",)] == [("y3", "b3", "z3")]
+    calls = [k for k in net.kernels if not k.once]  # a CPU may pack weights, once for all calls
+    assert len(calls) == 8 * 3
+    assert len({k.name for k in calls}) == 3
+    assert [k.tensors for k in calls if k.statements == ("bias3",)] == [("y3", "b3", "z3")]
 
 
 def test_fused_layers_of_one_shape_are_one_code_and_three_launches() -> None:
