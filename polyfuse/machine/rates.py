@@ -129,8 +129,8 @@ ZEN3 = Rates(
         libm=(865.0, 432.0),
     ),
 )
-"""A Zen 3, AMD's family 25 without AVX-512. Its files say 2.45 GHz; dependent additions ran at 3.22, and multiply-adds of
-32 bytes at 103 GFLOP/s of float32, two a cycle. GB/s of one of two cores of a server that lends them, copied, scaled
+"""A Zen 3, AMD's family 25 without AVX-512. Its files say 2.45 GHz; dependent additions ran at 3.22, and multiply-adds
+of 32 bytes at 103 GFLOP/s of float32, two a cycle. GB/s of one of two cores of a server that lends them, copied, scaled
 in place and read alone: 207, 207 and 197 from L1, 101, 173 and 103 from L2, 56 to 71, 120 to 134 and 67 to 80 from L3,
 17 to 20, 32 to 42 and 15 to 22 from DRAM; two cores at once copied 35 and scaled 68. L2's rate is that of scaling, and
 what was not measured is a Zen 4's. Functions: as `Functions` says, the least of 4000 calls."""
