@@ -262,7 +262,7 @@ def _derived(
     taken = {loop.name for loop in (*outside, *shared)}
     fixed = [d for d in placed[: len(shared)] if d is not None]
     for loop, date in zip(loops[len(shared) :], placed[len(shared) :], strict=True):
-        if date is not None and domain.is_subset(date.domain()) and _is_worth_a_loop(date, fixed):
+        if date is not None and _is_worth_a_loop(date, fixed) and domain.is_subset(date.domain()):
             inner.append(Loop(fresh(loop.name, taken), ((name, date),), Leaf(name)))
             taken.add(inner[-1].name)
     rest: Tree = Leaf(name)
