@@ -190,13 +190,18 @@ def _at_sequence(node: Sequence, proven: Tree | None, pairs: tuple[Pairs, ...]) 
             first > second
             and pair.kind != "reduction"
             and not _kept(before, node.children[first], node.children[second])
+            and not pair.is_empty
         ):
-            why = f"the part with {pair.source} would run after the part with {pair.sink}"
-            if not pair.map.is_empty():
-                yield Broken(pair.kind, pair.map, why, f"keep the part with {pair.source} first")
+            yield would_run_after(pair)
     for position, own in inside.items():
         child = node.children[position]
         yield from broken(child, _counterpart(child, proven, before), tuple(own))
+
+
+def would_run_after(pair: Pairs) -> Broken:
+    """The dependences of a pair whose source's part a sequence would run after the sink's."""
+    why = f"the part with {pair.source} would run after the part with {pair.sink}"
+    return Broken(pair.kind, pair.map, why, f"keep the part with {pair.source} first")
 
 
 def _kept(before: dict[int, int], first: Tree, second: Tree) -> bool:

@@ -174,10 +174,11 @@ class Nest(NestData, Viewed):
         }
         inside = [s for s in statements if touched & set(s.tensors)]
         here = restrict(order, frozenset(s.name for s in inside))
+        fresh = Dependences(())
         if here is not None:
             fresh = dependences(access_relations(inside, inside, touched), dates(here, new.domains))
-            targets = {s.name: s.write.tensor for s in (*self.statements, *statements)}
-            new.__dict__["_dependences"] = merged(self.dependences(), fresh, targets, touched)
+        targets = {s.name: s.write.tensor for s in (*self.statements, *statements)}
+        new.__dict__["_dependences"] = merged(self.dependences(), fresh, targets, touched)
         return new
 
     def flow_through(self, tensor: str) -> tuple[Pairs, ...]:

@@ -26,7 +26,7 @@ from polyfuse.ir import Access, Nest, Statement, Tensor
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import read
-from polyfuse.ir.tree import Leaf, Loop, Tree, parts, sequence
+from polyfuse.ir.tree import Leaf, Loop, Tree, parts, parts_with, sequence
 from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import check_legal, refused
 from polyfuse.sets import IN, OUT, SET, dimension, on_domain
@@ -466,8 +466,8 @@ def _box(domain: isl.Set, at: int) -> tuple[int, int] | None:
 
 def _has_own_loops(nest: Nest, s: Statement) -> bool:
     """True if a statement stands in loops of its own that count its dimensions in their order."""
-    tree: Tree | None = next((part for part in parts(nest.order) if s.name in part.names), None)
-    if tree is None or tree.names != (s.name,):
+    tree: Tree = parts_with(nest.order, (s.name,))[0]
+    if tree.names != (s.name,):
         return False
     for d in range(len(s.dims)):
         if not isinstance(tree, Loop) or not tree.date(s.name).is_equal(dimension(s.domain, d)):

@@ -31,7 +31,7 @@ from polyfuse.schedule.dump import TEXTS
 from polyfuse.schedule.editing import Edited
 from polyfuse.schedule.promote import pack as packing
 from polyfuse.schedule.promote import promotion
-from polyfuse.schedule.step import VERBS, Step, beside_defaults
+from polyfuse.schedule.step import VERBS, Step, beside_defaults, violation_of
 
 Form = Literal["tree", "yaml", "c", "python"]
 
@@ -274,8 +274,11 @@ class Schedule(Edited):
         """
         moved = fusion.shift_given(shift)
         options: dict[str, object] = {"at": at} | ({"shift": moved} if moved else {})
-        trees = fusion.fusions(self.nest, self.tree, first, second, at, moved)
-        return self._first_legal(Step("fuse", (first, second), tuple(options.items())), trees)
+        step = Step("fuse", (first, second), tuple(options.items()))
+        broken = fusion.kept_apart(self.nest, self.tree, first, second, at, moved)
+        if broken is not None:
+            raise IllegalSchedule(violation_of(step, broken))
+        return self._first_legal(step, fusion.fusions(self.nest, self.tree, first, second, at, moved))
 
     def sections(self, *statements: str, loop: str) -> Schedule:
         """Make a loop whose values are parts that run one after the other.

@@ -128,3 +128,26 @@ def test_a_variable_that_is_assigned_again_is_refused_and_expanded_it_is_not() -
     done = inline(pf.rewrite.expand(variable).nest, "S0")
     arrays = {"x": np.arange(5, dtype=np.float32), "y": np.zeros(5, np.float32)}
     assert_close(pf.interpret(done.nest, arrays), by_python(variable, arrays), 0.0)
+
+
+def test_inlining_a_first_value_asks_for_no_dependences_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No statement accesses its temporary afterwards; what passes through other tensors is known."""
+
+    @pf.nest
+    def begun(x: f32[8, 8], y: f32[8]):
+        z = np.empty(8, np.float32)
+        for i in range(8):
+            z[i] = 0.0
+        for i in range(8):
+            y[i] = z[i]
+        for i in range(8):
+            for j in range(8):
+                y[i] += x[i, j]
+
+    begun.dependences()
+    with monkeypatch.context() as patch:
+        patch.setattr("polyfuse.ir.nest.dependences", lambda *given: pytest.fail("asked anew"))
+        made = inline(begun, "S0").nest
+        found = made.dependences()
+    anew = pf.Nest.of(made.tensors, made.statements, made.order).dependences()
+    assert {pair.text for pair in found.pairs} == {pair.text for pair in anew.pairs}

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
+from polyfuse.errors.budget import at_most
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.tree import Leaf, Loop, sequence
-from polyfuse.schedule import Schedule
+from polyfuse.schedule import Schedule, fuse_verbs
 from polyfuse.sets import dimension
 from tests.support.programs import pair, product, sweep
 
@@ -290,3 +291,54 @@ def test_what_nobody_reads_is_stored_inside_a_buffers_loop_too() -> None:
     ):
         s.promote("t", "S", at="i")
     assert s.fuse("S", "Z", at="i").promote("t", "S", at="i").steps
+
+
+def between() -> Schedule:
+    """A; B; C, of which B reads what A makes, and C what both make."""
+    tensors = [Tensor("x", (8,), "float64", "input"), Tensor("y", (8,), "float64", "output")]
+    tensors += [Tensor(name, (8,), "float64", "temporary") for name in "ab"]
+    lines = {"A": "a[i] = x[i]", "B": "b[i] = 2 * a[7 - i]", "C": "y[i] = a[i] + b[i]"}
+    return Schedule(Nest.of(tensors, [statement(f"{{ {n}[i] : 0 <= i < 8 }}", t) for n, t in lines.items()]))
+
+
+@pytest.mark.parametrize(("first", "second"), [("A", "C"), ("C", "A")])
+def test_kernels_that_one_between_keeps_apart_are_refused_without_a_tree(
+    first: str, second: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusal() -> str:
+        with pytest.raises(IllegalSchedule) as refused:
+            between().fuse(first, second, at="i")
+        return str(refused.value)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fuse_verbs, "kept_apart", lambda *given: None)
+        proven = refusal()
+    monkeypatch.delattr(fuse_verbs, "fusions")
+    assert refusal() == proven
+    with pytest.raises(InvalidSchedule, match="no loop 'j'"):
+        between().fuse(first, second, at="j")
+
+
+def test_a_date_of_many_cases_inside_the_shared_loops_is_not_looked_for_to_the_end() -> None:
+    """R's place in a tile of 14 columns, of windows of 32, has 23 cases, and takes isl a million operations."""
+    tensors = [
+        Tensor("x", (4, 4, 32, 64, 64), "float32", "input"),
+        Tensor("t", (4, 4, 32, 64), "float32", "temporary"),
+        Tensor("y", (256, 128), "float32", "output"),
+    ]
+    box = "0 <= i < 4 and 0 <= j < 4 and 0 <= m < 32 and 0 <= l < 64"
+    nest = Nest.of(
+        tensors,
+        [
+            statement(f"{{ Z[i, j, m, l] : {box} }}", "t[i, j, m, l] = 0"),
+            statement(f"{{ S[i, j, m, l, k] : {box} and 0 <= k < 64 }}", "t[i, j, m, l] += x[i, j, m, l, k]"),
+            statement(
+                "{ R[i, j] : 0 <= i < 256 and 0 <= j < 128 }",
+                "y[i, j] = t[i // 64, j // 32, j % 32, i % 64]",
+            ),
+        ],
+    )
+    tiled = Schedule(nest).split("S", "m", 14).interchange("S", "m_in", "l")
+    with at_most(nest.context.get_ctx(), 300_000):
+        joined = tiled.fuse("S", "R", at="j")
+    assert "m_in" not in [loop.name for loop in joined.loops("R")]

@@ -54,7 +54,11 @@ def _chosen(
 
 def derived_reads(s: Statement) -> tuple[int, ...]:
     """The positions of the reads by which a statement's value has a derivative."""
-    return tuple(sorted(leaf.position for leaf in pull(s.body, read(len(s.reads)))))
+    known: tuple[int, ...] | None = s.answers.get(("derived reads",))
+    if known is None:
+        known = tuple(sorted(leaf.position for leaf in pull(s.body, read(len(s.reads)))))
+        s.answers["derived reads",] = known
+    return known
 
 
 def active(nest: Nest, wrt: Iterable[str], outputs: Iterable[str]) -> frozenset[str]:

@@ -115,7 +115,7 @@ class AdjointTensors:
 
     def contributions(self, s: Statement, tensor: str | None = None) -> list[Contribution]:
         """The reads of a statement, of one tensor or all, whose adjoints its own adds to."""
-        if s.write.tensor not in self.active:
+        if s.write.tensor not in self.active or (tensor is not None and tensor not in s.tensors):
             return []
         wanted = [k for k in derived_reads(s) if s.reads[k].tensor in self.active]
         return [Contribution(s, k) for k in wanted if tensor is None or s.reads[k].tensor == tensor]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sympy
 
 import polyfuse as pf
 from papers.polybench import KERNELS
@@ -15,6 +16,8 @@ from polyfuse.ir import Nest
 from polyfuse.ir.nest_text import body_text
 from polyfuse.ir.tree import Sequence, loops
 from polyfuse.rewrite import reverse
+from polyfuse.rewrite.gradient import activity
+from polyfuse.rewrite.gradient.adjoint_bodies import pull
 from tests.support.gradients import agrees, drawn
 
 
@@ -389,3 +392,19 @@ def test_rounding_and_comparisons_have_no_slope_and_arrays_may_be_given_twice() 
     found = pf.interpret(pf.vjp(nest), {"x": values, "w": factors, "out_bar": values})
     assert found["x_grad"].tolist() == [0, 0, 0, 0]
     np.testing.assert_allclose(found["w_grad"], np.floor(values) * values)
+
+
+def test_each_body_is_asked_once_for_the_reads_that_have_a_derivative(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net = nn.Sequential(*(layer for _ in range(4) for layer in (nn.Linear(8, 8), nn.Tanh())))
+    nest = pf.lower(net, batch=4)
+    asked: list[object] = []
+
+    def counted(body: sympy.Basic, seed: sympy.Basic) -> object:
+        asked.append(body)
+        return pull(body, seed)
+
+    monkeypatch.setattr(activity, "pull", counted)
+    pf.vjp(nest, nest.inputs[0].name)
+    assert len(asked) <= len(nest.statements)
