@@ -158,6 +158,7 @@ class CpuMachine(Machine):
         keeps: The largest result in bytes that is still in a cache when it is read next.
         functions: What functions cost in additions.
         apart: Cycles of loading a number from a row of numbers that lie apart in memory.
+        broadcast: Cycles of loading a number into all lanes, one for each row of a register tile's step.
         foresees: True if the hardware prefetchers keep up with rows, so that software prefetching gains nothing.
     """
 
@@ -172,6 +173,7 @@ class CpuMachine(Machine):
     foresees: bool = False
     functions: Functions = FUNCTIONS
     apart: float = 1.0
+    broadcast: float = 0.0
 
     @property
     def kind(self) -> Literal["cpu"]:
@@ -312,6 +314,7 @@ def cpu(
         foresees=rates.foresees,
         functions=rates.functions,
         apart=rates.apart,
+        broadcast=rates.broadcast,
     )
 
 

@@ -56,7 +56,7 @@ class _Finished(Run):
         loaded = self.machine.loading * (rows + vectors)
         spilled = max(0, sums + vectors - self.machine.vector_registers)
         issued = (sums + loaded + spilled) / self.machine.multiply_adds
-        cycles = max(issued, float(LATENCY) if sums else 0.0)
+        cycles = max(issued, float(LATENCY) if sums else 0.0, self.machine.broadcast * rows)
         return count * cycles * self.machine.cycle * self.filled(name)
 
     def instance(self, name: str, inner: Loop | None) -> float:

@@ -78,7 +78,7 @@ def _cycles(
         step(access, d) > 1 for access in counts.nest.statement(name).reads for d in dims_of(last.date(name))
     )
     gathered = machine.apart * columns if apart else 0.0
-    return max(sums * issue + loading + gathered, LATENCY)
+    return max(sums * issue + loading + gathered, LATENCY, machine.broadcast * rows)
 
 
 def _extent(counts: Counts, name: str, loop: Loop) -> int:

@@ -62,3 +62,13 @@ def test_a_load_has_the_price_of_a_part_of_a_multiply_add() -> None:
         loads.append(tile_seconds(counts, kernel, dear) - tile_seconds(counts, kernel, free))
     assert one.cycle == ZEN5.cycle
     assert loads[1] == pytest.approx(2 * loads[0])
+
+
+def test_a_step_takes_as_many_cycles_as_it_has_broadcasts_at_least() -> None:
+    """Tiles of 14 rows of two vectors: 14 cycles of multiply-adds, as many of broadcasts at one cycle, 28 at two."""
+    schedule = pf.compile(pf.lower(convolved(32, 1)), target="cpu", machine=ZEN5).schedule
+    counts, kernel = Counts(schedule.nest), parts(schedule.tree)[-1]
+    free, one, four = (
+        tile_seconds(counts, kernel, replace(ZEN5, broadcast=each)) for each in (0.0, 1.0, 4.0)
+    )
+    assert free <= one < four

@@ -90,7 +90,8 @@ def arithmetic(task: Task, b: Blocking) -> float:
     for (tall, rows), (wide, columns) in product(down, across):
         vectors = ceil(columns / lanes)
         loading = 1.0 + task.machine.loading * (rows + vectors) / (rows * vectors)
-        work += tall * wide * max(least, rows * vectors) * loading
+        broadcasts = task.machine.broadcast * rows * task.machine.multiply_adds
+        work += tall * wide * max(least, rows * vectors, broadcasts) * loading
     slower = 1.0 + FOLLOWED * max(0, b.rows - ROWS) if task.left.contiguous else 1.0
     return (
         slower * 2.0 * lanes * e.batches * work * e.steps * e.window / task.machine.peak(task.itemsize, 1.0)

@@ -78,6 +78,19 @@ def test_where_loads_are_dear_a_row_of_a_tile_has_more_vectors() -> None:
     assert tiles == [(10, 32), (6, 64)]
 
 
+@pytest.mark.parametrize(("broadcast", "times"), [(0.0, 1.0), (1.0, 2.0)])
+def test_rows_of_one_vector_take_twice_as_long_where_a_broadcast_takes_a_cycle(
+    broadcast: float, times: float
+) -> None:
+    machine = replace(AVX2, broadcast=broadcast)
+    narrow, wide = (
+        arithmetic(task(48, 64, 256, machine), Blocking(rows, columns, 256, 64, False, False))
+        for rows, columns in ((8, 8), (6, 16))
+    )
+    assert narrow == pytest.approx(times * wide, rel=0.1)
+    assert chosen(task(768, 768, 768, machine)).columns == 16
+
+
 def test_a_tile_that_is_cut_short_costs_what_it_holds() -> None:
     whole, cut = (arithmetic(task(rows, 64, 256), Blocking(6, 64, 256, 64, False, False)) for rows in (12, 8))
     assert cut == pytest.approx(whole * 2 / 3, rel=0.03)  # 6 x 4 vectors and 2 x 4, which wait for no sum
