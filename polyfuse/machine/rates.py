@@ -35,8 +35,8 @@ class Rates:
     A core begins `multiply_adds` of whole vectors a cycle. A load costs `loading` of one beside which it runs, one of a
     number from a row of numbers that lie `apart` so many cycles, and one to all lanes, of which a tile's step has one a
     row, `broadcast` cycles where no multiply-add does it by itself. `functions` cost so many additions, and loops that
-    are not register tiles reach `loops` of the peak. `hertz` are the cycles a second that it ran at meanwhile, if that is known
-    of its kind: a virtual machine's files have the least it may get.
+    are not register tiles reach `loops` of the peak. `hertz` are the cycles a second that it ran at meanwhile, if that
+    is known of its kind: a virtual machine's files have the least it may get.
     """
 
     near: tuple[float, float, float]
