@@ -54,7 +54,9 @@ class Work:
 
 
 def nominal_sizes(nest: Nest, given: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Return a value for every symbolic size: the given one, else NOMINAL_SIZE, or one that the context allows.
+    """Return a value for every symbolic size: the given one, else NOMINAL_SIZE, or the nearest that the context allows.
+
+    [N, M] -> { : M <= 2 }  ->  N = 256, M = 2
 
     The context must allow the given ones.
     """
@@ -62,14 +64,21 @@ def nominal_sizes(nest: Nest, given: Mapping[str, int] | None = None) -> dict[st
     chosen = {name: given.get(name, NOMINAL_SIZE) for name in names}
     if not _where(chosen).intersect(nest.context).is_empty():
         return chosen
-    fixed = {name: value for name, value in given.items() if name in names}
-    point = (
-        isl.Set(f"[{', '.join(names)}] -> {{ : }}")
-        .intersect(_where(fixed))
-        .intersect(nest.context)
-        .sample_point()
-    )
-    return {name: int(point.get_coordinate_val(PARAM, d).to_python()) for d, name in enumerate(names)}
+    left = isl.Set(f"[{', '.join(names)}] -> {{ : }}").intersect(nest.context)
+    left = left.intersect(_where({name: value for name, value in given.items() if name in names}))
+    found = {}
+    for name in names:
+        found[name] = _nearest(left, name)
+        left = left.intersect(_where({name: found[name]}))
+    return found
+
+
+def _nearest(sizes: isl.Set, name: str) -> int:
+    """The value of a size in a set of sizes that is nearest to NOMINAL_SIZE from below, else from above."""
+    values = sizes.move_dims(SET, 0, PARAM, sizes.find_dim_by_name(PARAM, name), 1)
+    small = values.intersect(isl.Set(f"{{ [n] : n <= {NOMINAL_SIZE} }}").align_params(values.get_space()))
+    value = values.dim_min_val(0) if small.is_empty() else small.dim_max_val(0)
+    return int(value.to_python())
 
 
 def _where(sizes: Mapping[str, int]) -> isl.Set:

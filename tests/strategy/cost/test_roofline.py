@@ -11,7 +11,7 @@ from polyfuse import nn
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.tree import loops_around
 from polyfuse.machine import Level
-from polyfuse.strategy.cost.counts import NOMINAL_SIZE, Counts, dims_of, stride
+from polyfuse.strategy.cost.counts import NOMINAL_SIZE, Counts, dims_of, nominal_sizes, stride
 from polyfuse.strategy.cost.cpu_rows import row_seconds
 from polyfuse.strategy.cost.kernel_model import Kernel, Share, Use, kernel_of
 from polyfuse.strategy.cost.op_latency import Operations
@@ -66,6 +66,27 @@ def test_symbolic_sizes_count_as_nominal() -> None:
         tensors, [statement("[N] -> { s[i] : 0 <= i < N }", "y[i] = 2 * x[i]")], context="[N] -> { : N >= 1 }"
     )
     assert Counts(nest).work("s").instances == NOMINAL_SIZE
+
+
+@pytest.mark.parametrize(
+    ("context", "given", "expected"),
+    [
+        ("N > 0 and 0 <= M <= 2", {}, {"N": 256, "M": 2}),
+        ("M > 0 and N = 3M", {}, {"N": 255, "M": 85}),
+        ("N >= 1000 and M < N", {}, {"N": 1000, "M": 256}),
+        ("N > 0 and M = N - 1", {"M": 7}, {"N": 8, "M": 7}),
+    ],
+)
+def test_a_size_that_may_not_be_256_counts_as_the_nearest_allowed(
+    context: str, given: dict[str, int], expected: dict[str, int]
+) -> None:
+    """Sizes that are allowed to be 256 together still are: a bound on one says nothing of the others."""
+    nest = Nest.of(
+        [Tensor("x", ("N",), "float64", "input"), Tensor("y", ("N", "M"), "float64", "output")],
+        [statement("[N, M] -> { S[i, j] : 0 <= i < N and 0 <= j < M }", "y[i, j] = x[i]")],
+        context=f"[N, M] -> {{ : {context} }}",
+    )
+    assert nominal_sizes(nest, given) == expected
 
 
 def test_tiles_read_again_what_they_do_not_index() -> None:
