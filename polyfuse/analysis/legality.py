@@ -20,13 +20,13 @@ The check walks the tree with the pairs that are still equal; what an earlier pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import islpy as isl
 
 from polyfuse.ir.dependences import Dependences, Pairs
-from polyfuse.ir.tree import BULK, CLUSTER, SHARED, Leaf, Loop, Sequence, Tree, statements
+from polyfuse.ir.tree import BULK, CLUSTER, SHARED, Leaf, Loop, Sequence, Tree, parts, restrict, statements
 
 PARALLEL = (
     *SHARED, "block.x", "block.y", "block.z", *CLUSTER, "thread.x", "thread.y", "thread.z", *BULK
@@ -60,14 +60,61 @@ def unproven(dependences: Dependences, tree: Tree, proven: Tree | None) -> tuple
     Between kernels that both trees have, in the same order, or inside one of them, both give the same instances the
     same order.
     """
-    if not (isinstance(tree, Sequence) and isinstance(proven, Sequence)):
+    if not isinstance(proven, Sequence):
         return dependences.pairs
     before = {id(child): place for place, child in enumerate(proven.children)}
-    kept = [before[id(child)] for child in tree.children if id(child) in before]
+    kept = [before[id(child)] for child in parts(tree) if id(child) in before]
     if kept != sorted(kept):
         return dependences.pairs
-    changed = (child for child in tree.children if id(child) not in before)
-    return dependences.touching(name for child in changed for name in statements(child))
+    changed = [child for child in parts(tree) if id(child) not in before]
+    touched = dependences.touching(name for child in changed for name in statements(child))
+    same = _in_the_same_order(changed, proven)
+    return tuple(p for p in touched if same.get(p.source, -1) != same.get(p.sink, -2))
+
+
+def _in_the_same_order(changed: Iterable[Tree], proven: Sequence) -> dict[str, int]:
+    """The statements of proven kernels that a changed one holds and runs as before, each with its kernel's position.
+
+    for i: A; B,  for i: C   ->   for i: { A; B; C }      A and B keep their order, whatever C is
+
+    A pair is judged by the loops and sequences that hold both its ends, so by the tree without all other statements.
+    """
+    found: dict[str, int] = {}
+    for child in changed:
+        places = sorted({proven.places[name] for name in child.members if name in proven.places})
+        for place in places:
+            kernel = proven.children[place]
+            within = restrict(child, kernel.members) if kernel.members <= child.members else None
+            if within is not None and _same_order(within, kernel):
+                found.update(dict.fromkeys(kernel.members, place))
+    return found
+
+
+def _same_order(one: Tree, other: Tree) -> bool:
+    """True if two trees of the same statements have the same loops, but for names, and sequences."""
+    if one is other:
+        return True
+    match one, other:
+        case Leaf(), Leaf():
+            return one.statement == other.statement
+        case Loop(), Loop():
+            # in a pipeline it matters, too, whether something else stands beside the loop directly inside
+            alike = one.bind == other.bind != "pipeline"
+            return (
+                alike
+                and one.members == other.members
+                and all(_same_date(one.date(name), other.date(name)) for name in one.members)
+                and _same_order(one.body, other.body)
+            )
+        case Sequence(), Sequence():
+            own = one.children, other.children
+            return len(own[0]) == len(own[1]) and all(map(_same_order, *own))
+        case _:
+            return False
+
+
+def _same_date(one: isl.PwAff, other: isl.PwAff) -> bool:
+    return one is other or one.is_equal(other)
 
 
 def broken(tree: Tree, proven: Tree | None, pairs: tuple[Pairs, ...]) -> Iterator[Broken]:

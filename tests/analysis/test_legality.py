@@ -246,6 +246,30 @@ def test_only_dependences_of_changed_kernels_are_asked_for() -> None:
     assert not unproven(CHAIN.dependences(), order, order)
 
 
+def test_pairs_inside_of_a_kernel_that_another_joins_are_not_asked_for() -> None:
+    """for i: { A; B },  for i: C  ->  for i: { A; B; C }, where B before A, or B at another date, is asked for."""
+    schedule = pf.Schedule(CHAIN).fuse("A", "B", at="i")
+    proven = schedule.tree
+    joined = schedule.fuse("A", "C", at="i").tree
+    assert isinstance(proven, Sequence)
+    assert isinstance(proven.children[0], Loop)
+    assert isinstance(joined, Loop)
+    assert isinstance(joined.body, Sequence)
+
+    def ends(tree: Loop) -> list[tuple[str, str]]:
+        return [(p.source, p.sink) for p in unproven(CHAIN.dependences(), tree, proven)]
+
+    assert ends(joined) == [("B", "C")]
+    a, b, c = joined.body.children
+    assert ends(replace(joined, body=Sequence((b, a, c)))) == [("A", "B"), ("B", "C")]
+    late = tuple((n, d.add_constant_val(isl.Val(n == "B"))) for n, d in joined.dates)
+    assert ends(replace(joined, dates=late)) == [("A", "B"), ("B", "C")]
+    assert ends(replace(joined, bind="unroll")) == [("A", "B"), ("B", "C")]
+    pipelines = [replace(tree, bind="pipeline") for tree in (joined, proven.children[0])]
+    proven = Sequence((pipelines[1], proven.children[1]))
+    assert ends(pipelines[0]) == [("A", "B"), ("B", "C")]
+
+
 def test_kernels_in_another_order_are_proven_again() -> None:
     """Of all orders of three kernels that stay as they are, the proof accepts the one that is right."""
     order = CHAIN.order

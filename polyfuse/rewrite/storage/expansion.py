@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import islpy as isl
 
@@ -123,7 +124,7 @@ def expand(nest: Nest, only: Iterable[str] | None = None) -> Expanded:
     changed = [p for p in places if p.dims or p.tensor.name != p.web.tensor]
     if not changed:
         return Expanded(nest, reports)
-    return Expanded(_checked(nest, _rewritten(nest, places)), reports)
+    return Expanded(_checked(nest, _rewritten(nest, places), places), reports)
 
 
 def _written_again(nest: Nest, tensor: str) -> bool:
@@ -153,13 +154,12 @@ def _place(nest: Nest, tensor: Tensor, web: Web, name: str) -> _Place:
     def stays(why: str) -> _Place:
         return _Place(web, replace(tensor, name=name), (), f"{split}; {why}" if split else why)
 
-    false = false_pairs(nest, web)
-    if not false:
-        return stays("no value is overwritten before its last use")
     common = _common_loops(nest, web)
     private = [loop for loop in common if all(_agrees(loop, pair) for pair in web.flow)]
-    apart = [loop for loop in private if not all(_agrees(loop, pair) for pair in false)]
+    apart = [loop for loop in private if _tells_apart(nest, web, loop)]
     useful = [loop for loop in apart if not loop.reuse]
+    if not apart and not false_pairs(nest, web):
+        return stays("no value is overwritten before its last use")
     if not useful:
         shared = ", ".join(loop.name for loop in apart)
         why = f"the iterations of {shared} are to use the same memory"
@@ -222,6 +222,22 @@ def _agrees(loop: Loop, pair: Pairs) -> bool:
     return bool(pair.map.is_subset(loop.date(pair.source).eq_map(loop.date(pair.sink))))
 
 
+def _tells_apart(nest: Nest, web: Web, loop: Loop) -> bool:
+    """True if iterations of a private loop write one element: then an anti or output pair goes between them.
+
+    for i: { s = …; … = s }      { s[] -> i } is no function: S[0] and S[1] write s
+
+    Of two such writes the next one after the first is in a later iteration, or the one after that, and flow never is.
+    Each read has its write in its own iteration, so writes say it all.
+    """
+    uses = (
+        nest.statement(name).write.map.intersect_domain(nest.domains[name]).reverse()
+        .apply_range(date_map(nest.domains[name], [loop.date(name)]))
+        for name in web.writers
+    )  # fmt: skip
+    return not reduce(isl.Map.union, uses).is_single_valued()
+
+
 def _dimension(nest: Nest, web: Web, loop: Loop) -> _Dimension | None:
     """The dimension for a loop; None if its extent cannot be written as the extent of a tensor."""
     ranges = [date_map(nest.domains[name], [loop.date(name)]).range() for name in web.writers]
@@ -240,18 +256,21 @@ def _dimension(nest: Nest, web: Web, loop: Loop) -> _Dimension | None:
 
 def _rewritten(nest: Nest, places: list[_Place]) -> Nest:
     """The nest in which every web of the places lives in its own tensor."""
-    old = {p.web.tensor for p in places}
+    touched = _touched(places)
     changed = tuple(
         _moved(nest, s, [p for p in places if s.name in p.web.statements]) for s in nest.statements
     )
     tensors: list[Tensor] = []
     for tensor in nest.tensors:
         tensors += (
-            [p.tensor for p in places if p.web.tensor == tensor.name] if tensor.name in old else [tensor]
+            [p.tensor for p in places if p.web.tensor == tensor.name] if tensor.name in touched else [tensor]
         )
-    return nest.rewritten(
-        tuple(tensors), changed, nest.order, frozenset(old | {p.tensor.name for p in places})
-    )
+    return nest.rewritten(tuple(tensors), changed, nest.order, touched)
+
+
+def _touched(places: Iterable[_Place]) -> frozenset[str]:
+    """The temporaries of some places, before and after."""
+    return frozenset(name for place in places for name in (place.web.tensor, place.tensor.name))
 
 
 def _moved(nest: Nest, s: Statement, places: list[_Place]) -> Statement:
@@ -275,10 +294,10 @@ def _access(s: Statement, access: Access, place: _Place) -> Access:
     return Access(place.tensor.name, date_map(everywhere, parts).set_tuple_name(OUT, place.tensor.name))
 
 
-def _checked(before: Nest, after: Nest) -> Nest:
+def _checked(before: Nest, after: Nest, places: Iterable[_Place]) -> Nest:
     """The nest after, if every value comes from where it came from before, inside of its tensors."""
     old, new = before.dependences(), after.dependences()
     if not (new.flow.is_equal(old.flow) and new.reduction.is_equal(old.reduction)):
         raise ValidationFailure(f"expansion of {before.name} changed its flow: {old.flow} became {new.flow}")
-    after.check()
+    after.check(_touched(places))
     return after

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from polyfuse.ir import Nest, Violation
 from polyfuse.ir.form import Form, dependences_of, form_of, names_between, renamed_tree
@@ -46,19 +47,27 @@ class Found:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two kernels up to names: their form, one after the other, the dependences among them, and what is to be fused."""
+    """Two kernels up to names: their form, one after the other, and what is to be fused.
+
+    The dependences among them are written out where another pair of this form is compared with it.
+    """
 
     form: Form
-    pairs: tuple[str, ...]
     asked: tuple[int, int, str]
+    nest: Nest = field(compare=False)
+    both: Tree = field(compare=False)
 
     @staticmethod
     def of(nest: Nest, one: Tree, other: Tree, first: str, second: str, at: str) -> Pair:
         """Return the pair of kernels of which the one with `first` is to share loops down to `at` with `second`'s."""
         both = sequence((one, other))
         form = form_of(nest, both)
-        asked = form.names.index(first), form.names.index(second), at
-        return Pair(form, dependences_of(nest, both, form), asked)
+        return Pair(form, (form.names.index(first), form.names.index(second), at), nest, both)
+
+    @cached_property
+    def dependences(self) -> tuple[str, ...]:
+        """The dependences among the statements of both, without names."""
+        return dependences_of(self.nest, self.both, self.form)
 
 
 @dataclass(frozen=True)
@@ -67,7 +76,7 @@ class Alignments:
 
     nest: Nest
     found: dict[Key, Found] = field(default_factory=dict)
-    alike: dict[Pair, tuple[Form, Found]] = field(default_factory=dict)
+    alike: dict[Pair, list[tuple[Pair, Found]]] = field(default_factory=dict)
 
     def fused(self, schedule: Schedule, first: str, second: str, at: str, make: Callable[[], Fused]) -> Fused:
         """The schedule with two kernels fused as they were before, or else as `make` does it."""
@@ -86,7 +95,7 @@ class Alignments:
                 made = make()
                 self.found[key] = _found(schedule, made, places, kernels)
                 if pair is not None:
-                    self.alike.setdefault(pair, (pair.form, self.found[key]))
+                    self.alike.setdefault(pair, []).append((pair, self.found[key]))
                 return made
             self.found[key] = equal
         known = self.found[key]
@@ -96,12 +105,12 @@ class Alignments:
 
     def _of_equal(self, pair: Pair, kernels: tuple[Tree, ...]) -> Found | None:
         """What was made of a pair that is equal up to names, with this one's; None if that is not known."""
-        if pair not in self.alike:
+        same_form = self.alike.get(pair, ())
+        equal = next((one for one in same_form if one[0].dependences == pair.dependences), None)
+        names = names_between(equal[0].form, pair.form) if equal is not None else None
+        if equal is None or names is None:
             return None
-        first, known = self.alike[pair]
-        names = names_between(first, pair.form)
-        if names is None:
-            return None
+        known = equal[1]
         if isinstance(known.result, Violation):
             own = {old: new for old, new in names.items() if old in self.nest.domains}
             return _refused_so(known.result, Renaming(own), kernels)
