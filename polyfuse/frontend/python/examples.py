@@ -4,7 +4,7 @@
     f(N, A) with N = 20 and A: float32 (20, 20)            ->   N: "i64", A: "f32[N, N]"
 
 Equal extents are one size, and an extent of 1 stays 1: a call with arrays of other shapes is refused, or needs an
-example of its own.
+example of its own. A float of Python is no f64: it takes the type of what it meets.
 """
 
 from __future__ import annotations
@@ -19,13 +19,18 @@ from typing import Any
 import numpy as np
 
 from polyfuse.errors import BadArgument
-from polyfuse.frontend.python.parameters import DTYPES
+from polyfuse.frontend.python.parameters import DTYPES, PYTHON_FLOAT
 from polyfuse.frontend.python.source import Source
 from polyfuse.ir.number_types import COMPLEX_NOTES
 
 
-def annotations_of(function: FunctionType, example: Sequence[Any] | Mapping[str, Any]) -> dict[str, str]:
-    """The annotation of each parameter for which there is an example. BadArgument for a type that nests do not have."""
+def annotations_of(
+    function: FunctionType, example: Sequence[Any] | Mapping[str, Any], symbolic: bool = True
+) -> dict[str, str]:
+    """The annotation of each parameter for which there is an example. BadArgument for a type that nests do not have.
+
+    Extents are numbers where they are not to be `symbolic`.
+    """
     given = (
         dict(example)
         if isinstance(example, Mapping)
@@ -36,34 +41,40 @@ def annotations_of(function: FunctionType, example: Sequence[Any] | Mapping[str,
     integers = {
         value: name
         for name, value in reversed(given.items())
-        if _is_integer(value) and value > 1 and name.isascii()
+        if symbolic and _is_integer(value) and value > 1 and name.isascii()
     }
     notes = {dtype: note for note, dtype in (*DTYPES.items(), *COMPLEX_NOTES.items())}
     found = {}
     for name, value in given.items():
+        if type(value) is float:
+            found[name] = PYTHON_FLOAT
+            continue
         array = np.asarray(value)
         dtype = array.dtype.name
         if dtype not in notes:
             raise BadArgument(
                 f"the example of {name} has type {dtype}; nests have {', '.join(sorted(notes))}"
             )
-        shape = ", ".join("1" if n == 1 else integers.get(n, f"n{n}") for n in array.shape)
+        shape = ", ".join(str(n) if n == 1 or not symbolic else integers.get(n, f"n{n}") for n in array.shape)
         found[name] = f"{notes[dtype]}[{shape}]" if array.shape else notes[dtype]
     return found
 
 
 def annotations_of_defaults(function: FunctionType) -> dict[str, str]:
-    """The annotation of each parameter without one that is a number by default: i64 of an integer, else f64."""
+    """The annotation of each parameter without one that is a number by default: i64, float or f64."""
     given = inspect.signature(function).parameters.values()
     known = [p for p in given if p.annotation is p.empty and isinstance(p.default, int | float)]
     return {
-        p.name: "i64" if _is_integer(p.default) else "f64" for p in known if not isinstance(p.default, bool)
+        p.name: "i64" if _is_integer(p.default) else PYTHON_FLOAT if type(p.default) is float else "f64"
+        for p in known
+        if not isinstance(p.default, bool)
     }
 
 
 def annotated(source: Source, annotations: Mapping[str, str]) -> Source:
     """The source with other annotations of some parameters. BadArgument for a name that is no parameter."""
-    arguments = [*source.tree.args.args]
+    given = source.tree.args
+    arguments = [*given.args, *given.kwonlyargs]
     unknown = set(annotations) - {arg.arg for arg in arguments}
     if unknown:
         raise BadArgument(f"{source.function.__name__} has no parameter {', '.join(sorted(unknown))}")
@@ -73,12 +84,11 @@ def annotated(source: Source, annotations: Mapping[str, str]) -> Source:
         note = arg.annotation if text is None else ast.copy_location(ast.Constant(text), arg)
         made.append(ast.copy_location(ast.arg(arg.arg, note), arg))
     fields = {name: getattr(source.tree, name) for name in source.tree._fields}
-    given = source.tree.args
     args = ast.arguments(
         given.posonlyargs,
-        made,
+        made[: len(given.args)],
         given.vararg,
-        given.kwonlyargs,
+        made[len(given.args) :],
         given.kw_defaults,
         given.kwarg,
         given.defaults,

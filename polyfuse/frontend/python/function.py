@@ -116,6 +116,7 @@ def nest(
     Arrays that the function writes have role inout, other array parameters role input; scalar parameters are tensors
     without dimensions; local variables are temporaries. The original order is the source's. Numbers from outside of the
     function are read once, when it is decorated. A subscript that is negative in every iteration counts from the end.
+    What is affine in no sizes, but for the shapes of the example, as a flattened matrix, is read for these alone.
 
     Args:
         function: The function; arrays and sizes are declared by the parameters' annotations.
@@ -132,8 +133,22 @@ def nest(
     """
     if not isinstance(function, FunctionType):
         raise BadArgument(f"pf.nest reads a Python function, not {function!r}")
-    of_example = annotations_of(function, example) if example is not None else {}
-    annotations = {**annotations_of_defaults(function), **of_example, **(types or {})}
+    before, behind = annotations_of_defaults(function), types or {}
+    if example is None:
+        return _read(function, {**before, **behind})
+    try:
+        return _read(function, {**before, **annotations_of(function, example), **behind})
+    except NotAffine as error:
+        shapes = annotations_of(function, example, symbolic=False)
+        try:
+            made = _read(function, {**before, **shapes, **behind})
+        except NotAffine:
+            raise error from None
+        note = f"read for the shapes of the example alone: {str(error).splitlines()[0]}"
+        return replace(made, notes=(*made.notes, note))
+
+
+def _read(function: FunctionType, annotations: Mapping[str, str]) -> PythonNest:
     reader = _Reader(function, annotations)
     first = reader.own_copies()
     order = reader.block(reader.source.tree.body, ())

@@ -23,6 +23,8 @@ from polyfuse.ir.number_types import COMPLEX, COMPLEX_NOTES, NUMBER_TYPES, is_in
 from polyfuse.sets import WORDS
 
 DTYPES: dict[str, DType] = {NUMBER_TYPES[dtype].note: dtype for dtype in get_args(DType)}
+PYTHON_FLOAT = "float"
+"""The annotation of a float of Python: a float64 that takes the type of what it meets, as a literal does."""
 WHOLE = "A[…] = …, in loops; another name for another array"
 ALLOWED = (
     f'"f64", "f64[M, N]", "f32[2 * N + 1]"; {", ".join((*DTYPES, *COMPLEX_NOTES))}; extents affine in sizes'
@@ -31,12 +33,16 @@ ALLOWED = (
 
 @dataclass(frozen=True)
 class Annotated:
-    """One parameter as it is written; the shape of an array of complex numbers ends with their 2 parts (`pairs`)."""
+    """One parameter as it is written; the shape of an array of complex numbers ends with their 2 parts (`pairs`).
+
+    `is_python_float` is said of a number that takes the type of what it meets.
+    """
 
     node: ast.arg
     dtype: DType
     shape: tuple[ast.expr, ...]
     pairs: bool = False
+    is_python_float: bool = False
 
     @property
     def is_integer(self) -> bool:
@@ -56,18 +62,23 @@ class Assigned:
 def parameters(source: Source) -> tuple[Annotated, ...]:
     """The parameters in order. NotAffine where one has no annotation that can be read."""
     args = source.tree.args
-    for odd in (args.vararg, args.kwarg, *args.kwonlyargs, *args.posonlyargs):
+    for odd in (args.vararg, args.kwarg, *args.posonlyargs):
         if odd is not None:
             source.refuse(odd, "only plain parameters can be read", "def f(A: …, alpha: … = 1.5)")
-    return tuple(_annotated(source, node) for node in args.args)
+    return tuple(_annotated(source, node) for node in (*args.args, *args.kwonlyargs))
 
 
 def defaults(names: Names) -> dict[str, float]:
     """The values of parameters that a call may leave out. NotAffine for other values than numbers, and for arrays."""
-    source = names.source
-    given = source.function.__defaults__ or ()
-    nodes = source.tree.args.args[len(source.tree.args.args) - len(given) :]
-    for node, value, written in zip(nodes, given, source.tree.args.defaults, strict=True):
+    source, args = names.source, names.source.tree.args
+    plain, named = source.function.__defaults__ or (), source.function.__kwdefaults__ or {}
+    nodes = [
+        *args.args[len(args.args) - len(plain) :],
+        *(node for node in args.kwonlyargs if node.arg in named),
+    ]
+    given = [*plain, *(named[node.arg] for node in nodes[len(plain) :])]
+    texts = [*args.defaults, *(text for text in args.kw_defaults if text is not None)]
+    for node, value, written in zip(nodes, given, texts, strict=True):
         number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
         whole = number and (not is_integer(names.tensors[node.arg].dtype) or float(value).is_integer())
         if names.tensors[node.arg].rank or not whole:
@@ -98,6 +109,8 @@ def _annotated(source: Source, node: ast.arg) -> Annotated:
     if isinstance(parsed, ast.Name) and parsed.id in COMPLEX_NOTES:
         dtype = COMPLEX[COMPLEX_NOTES[parsed.id]]
         return Annotated(node, dtype, (*shape, ast.copy_location(ast.Constant(2), note)), pairs=True)
+    if isinstance(parsed, ast.Name) and parsed.id == PYTHON_FLOAT and not shape:
+        return Annotated(node, "float64", (), is_python_float=True)
     if not (isinstance(parsed, ast.Name) and parsed.id in DTYPES):
         source.refuse(note, f"the annotation {ast.unparse(note)} cannot be read", ALLOWED)
     return Annotated(node, DTYPES[parsed.id], shape)

@@ -38,6 +38,7 @@ def reference(names: Names) -> Callable[..., Any]:
         around = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         closure = tuple(CellType(sizes[name]) if name in free else cell for name, cell in around)
         inner = FunctionType(function.__code__, space, function.__name__, function.__defaults__, closure)
+        inner.__kwdefaults__ = function.__kwdefaults__
         return inner(*args, **named)
 
     return python

@@ -95,7 +95,7 @@ def test_parameters_that_cannot_be_read() -> None:
         ('def f(n: "i64" = 0.5):', "the default 0.5 of input n: int64[]"),
         ('def f(c: "f64" = None):', "the default None of input c: float64[]"),
         ('def f(*x: "f64[N]"):', "only plain parameters"),
-        ('def f(*, x: "f64[N]"):', "only plain parameters"),
+        ('def f(x: "f64[N]", /):', "only plain parameters"),
         ('def f(b: "c32", x: "f64[N]"):', "the annotation 'c32' cannot be read"),
         ('def f(mod: "f64[N]"):', "has a meaning in printed nests"),
         ('def f(α: "f64", x: "f64[N]"):', "isl reads no letters such as those of the name 'α'"),

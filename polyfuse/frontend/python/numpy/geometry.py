@@ -45,6 +45,11 @@ class Geometry:
         """True if an integer is affine in indices and sizes."""
         return self.value(node) is not None
 
+    def is_of_sizes(self, node: ast.expr) -> bool:
+        """True if an integer is affine in sizes alone."""
+        used = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+        return used <= set(self.names.sizes) and self.is_affine(node)
+
     def same(self, left: ast.expr, right: ast.expr) -> bool:
         """True if two integers are equal wherever the place is reached."""
         if ast.unparse(left) == ast.unparse(right):

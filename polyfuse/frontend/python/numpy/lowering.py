@@ -20,7 +20,7 @@ from polyfuse.frontend.python.numpy.statements.variables import own_numbers
 from polyfuse.frontend.python.numpy.substitution import without_copies
 from polyfuse.frontend.python.numpy.syntax import name, placed
 from polyfuse.frontend.python.numpy.values import Scalar, Value
-from polyfuse.frontend.python.parameters import assigned_names, base_context, declared_names
+from polyfuse.frontend.python.parameters import assigned_names, base_context, declared_names, parameters
 from polyfuse.frontend.python.source import Source
 from polyfuse.ir.number_types import with_parts
 
@@ -50,8 +50,9 @@ def lowered(source: Source) -> Lowered:
     taken = {part.id for part in ast.walk(source.tree) if isinstance(part, ast.Name)}
     taken |= {part.arg for part in ast.walk(source.tree) if isinstance(part, ast.arg)}
     taken |= {*names.sizes, *names.tensors}
-    parameters = {tensor.name for tensor in names.tensors.values() if tensor.rank}
-    program = Program(names, context, taken, parameters, place=source.tree)
+    arrays = {tensor.name for tensor in names.tensors.values() if tensor.rank}
+    program = Program(names, context, taken, arrays, place=source.tree)
+    weak = {each.node.arg for each in parameters(source) if each.is_python_float}
     variables: dict[str, Value] = {size: Scalar(name(size), "integer") for size in names.sizes}
     numbers: list[str] = []
     for tensor in names.tensors.values():
@@ -62,7 +63,8 @@ def lowered(source: Source) -> Lowered:
         elif tensor.rank:
             variables[tensor.name] = stored_array(tensor.name, names.shapes[tensor.name], tensor.dtype)
         elif tensor.name not in names.sizes:
-            dtype = "integer" if tensor.dtype in ("int32", "int64") else tensor.dtype
+            is_whole = tensor.dtype in ("int32", "int64")
+            dtype = "fraction" if tensor.name in weak else "integer" if is_whole else tensor.dtype
             variables[tensor.name] = Scalar(name(tensor.name), dtype)
     frame = Frame(source, variables, label=source.function.__name__, is_first=True)
     statements = Lowerer(program, frame, RULES)

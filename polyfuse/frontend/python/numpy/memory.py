@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from copy import deepcopy
 
 from polyfuse.frontend.python.numpy.complex_numbers import pair, parts
 from polyfuse.frontend.python.numpy.program import Program
-from polyfuse.frontend.python.numpy.syntax import element, name, number
+from polyfuse.frontend.python.numpy.syntax import element, end_of_cut, name, number
 from polyfuse.frontend.python.numpy.values import Array, Index, Scalar, stored_type
 from polyfuse.frontend.python.parameters import DTYPES
 from polyfuse.ir.number_types import is_complex, part_type
@@ -16,11 +17,16 @@ NOTES = {dtype: note for note, dtype in DTYPES.items()}
 
 
 def new_array(program: Program, shape: Sequence[ast.expr], dtype: str, stem: str) -> Array:
-    """A new array without values. One whose shape depends on indices of loops gets its largest shape's memory."""
+    """A new array without values. One whose shape depends on indices of loops gets its largest shape's memory.
+
+    One as long as x[:K] gets the memory of x, and is known as `longer` than its shape.
+    """
     dtype = stored_type(dtype)
     tensor = program.named(stem)
     program.storages.add(tensor)
     extents = [_largest_extent(program, part) for part in shape]
+    if any(_is_cut(part) for part in shape):
+        program.longer.add(tensor)
     if is_complex(dtype):
         program.pairs.add(tensor)
         extents.append(number(2))
@@ -37,7 +43,9 @@ def new_array(program: Program, shape: Sequence[ast.expr], dtype: str, stem: str
 def _largest_extent(program: Program, extent: ast.expr) -> ast.expr:
     found = {part.id for part in ast.walk(extent) if isinstance(part, ast.Name)}
     if found <= set(program.names.sizes):
-        return extent
+        uncut = _Uncut().visit(deepcopy(extent)) if _is_cut(extent) else extent
+        assert isinstance(uncut, ast.expr), "an expression stays one"
+        return program.settled(uncut)
     largest = program.geometry.largest(extent)
     if largest is None:
         program.refuse(
@@ -45,6 +53,19 @@ def _largest_extent(program: Program, extent: ast.expr) -> ast.expr:
             "shapes that are affine in sizes and indices",
         )
     return largest
+
+
+def _is_cut(extent: ast.expr) -> bool:
+    """True for the extent of a slice that may end with its array, before its bound."""
+    return any(isinstance(part, ast.IfExp) and end_of_cut(part) is not None for part in ast.walk(extent))
+
+
+class _Uncut(ast.NodeTransformer):
+    """K if K <= N else N, as N."""
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        end = end_of_cut(node)
+        return self.generic_visit(node) if end is None else end
 
 
 def new_variable(program: Program, value: Scalar, stem: str) -> Scalar:

@@ -15,7 +15,16 @@ import numpy as np
 
 from polyfuse.frontend.python.aliases import Aliases
 from polyfuse.frontend.python.numpy.geometry import Geometry
-from polyfuse.frontend.python.numpy.syntax import constant, data_bounds, loop, minus, name, number, placed
+from polyfuse.frontend.python.numpy.syntax import (
+    constant,
+    data_bounds,
+    end_of_cut,
+    loop,
+    minus,
+    name,
+    number,
+    placed,
+)
 from polyfuse.frontend.python.numpy.values import Index
 from polyfuse.frontend.python.scope import Scope
 from polyfuse.frontend.python.scope_names import MISSING, Names, outer_value
@@ -65,7 +74,8 @@ class Program:
     where a temporary was needed to keep NumPy's order of reads and stores. `parameters` are the arrays that are given,
     `storages` those that were made, `pairs` those of both that hold complex numbers, with their real and
     imaginary parts along a last axis, `placed` those whose numbers are places of other arrays. `assumed` are the
-    equalities of sizes that NumPy checks. `hint` is the name that the next array made gets, if it is free.
+    equalities of sizes that NumPy checks. `longer` are the new arrays with more memory than their shape. `hint` is the
+    name that the next array made gets, if it is free.
     """
 
     names: Names
@@ -83,6 +93,7 @@ class Program:
     pairs: set[str] = field(default_factory=set)
     placed: set[str] = field(default_factory=set)
     assumed: list[ast.stmt] = field(default_factory=list)
+    longer: set[str] = field(default_factory=set)
     hint: str | None = None
 
     @property
@@ -119,24 +130,27 @@ class Program:
         return not self.scope and self._assumes(ast.Compare(left, [ast.Eq()], [right]))
 
     def alike(self, left: ast.expr, right: ast.expr) -> bool:
-        """True if two extents are equal, where bounds of slices are assumed to count from the array's start.
+        """True if two extents are equal, where bounds of slices are assumed to count from the start and to be inside.
 
         x[:N - 2] has N - 2 elements for N >= 2, and 2 * N - 2 for N = 1. A call with N = 1 is refused if an array of
-        N - 2 elements has to have as many.
+        N - 2 elements has to have as many. x[:K] has K elements for K <= N, else N: where N are needed, K < N is
+        refused, as it is by NumPy.
         """
-        if self.geometry.same(left, right):
-            return True
+        return self.geometry.same(left, right) or any(
+            self._alike_in(left, right, behind) for behind in (False, True)
+        )
+
+    def _alike_in(self, left: ast.expr, right: ast.expr, behind: bool) -> bool:
+        """True if two extents are equal in one case of their bounds, which is assumed: `behind` the end or not."""
         tests: list[ast.expr] = []
-
-        class FromStart(ast.NodeTransformer):
-            def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
-                tests.append(node.test)
-                made = self.visit(node.body)
-                assert isinstance(made, ast.expr), "an expression stays one"
-                return made
-
-        plain = [FromStart().visit(deepcopy(side)) for side in (left, right)]
+        plain = [_in_one_case(side, tests, behind) for side in (left, right)]
         return bool(tests) and self.geometry.same(*plain) and all(map(self._assumes, tests))
+
+    def settled(self, extent: ast.expr) -> ast.expr:
+        """The extent of a slice whose bounds are assumed to count from the start and to be inside the array."""
+        tests: list[ast.expr] = []
+        plain = _in_one_case(extent, tests, behind=False)
+        return plain if all(map(self._assumes, tests)) else extent
 
     def _assumes(self, test: ast.expr) -> bool:
         """Assume a condition on sizes, which calls are checked for. False if it is none, or never holds."""
@@ -227,3 +241,26 @@ class Program:
         self.emit_nest(loops, body)
         made, self.block = self.block, outside
         return made
+
+
+def _in_one_case(extent: ast.expr, tests: list[ast.expr], behind: bool) -> ast.expr:
+    """An extent as it is where the bounds of slices count from the start; the conditions for that go to `tests`.
+
+    K if K <= N else N    ->   K for K <= N, or `behind` the array's end N for N <= K
+    """
+
+    class OneCase(ast.NodeTransformer):
+        def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
+            end = end_of_cut(node)
+            if behind and end is not None:
+                tests.append(ast.Compare(end, [ast.LtE()], [node.body]))
+                made = self.visit(end)
+            else:
+                tests.append(node.test)
+                made = self.visit(node.body)
+            assert isinstance(made, ast.expr), "an expression stays one"
+            return made
+
+    found = OneCase().visit(deepcopy(extent))
+    assert isinstance(found, ast.expr), "an expression stays one"
+    return found

@@ -6,8 +6,9 @@
     x[-1]       x[N - 1]
 
 A bound that may lie on either side of 0 counts from the end where it is negative: x[:k] stops at k if k >= 0 else
-N + k. A bound that is behind the end for all sizes is the end, as in NumPy. One that is behind it for some sizes is not
-clipped: the element that would be missing is out of bounds.
+N + k. A bound behind the end is the end, as in NumPy: x[:K] stops at K if K <= N else N. A number, or a bound that
+depends on a loop's index, is not clipped where it is behind the end for some sizes alone: the element that would be
+missing is out of bounds.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from polyfuse.frontend.python.numpy.geometry import Geometry
-from polyfuse.frontend.python.numpy.syntax import minus, number, plus, quotient, times
+from polyfuse.frontend.python.numpy.syntax import constant, cut_at, minus, number, plus, quotient, times
 from polyfuse.frontend.python.numpy.values import Array, Index, reshaped
 
 
@@ -75,13 +76,23 @@ def _bounds(geometry: Geometry, cut: Cut, extent: ast.expr) -> tuple[ast.expr, a
     if step > 0:
         start = number(0) if cut.start is None else from_start(geometry, cut.start, extent)
         stop = extent if cut.stop is None else from_start(geometry, cut.stop, extent)
-        if stop is cut.stop and geometry.at_most(extent, stop):
-            stop = extent
+        if stop is cut.stop:
+            stop = _up_to(geometry, stop, extent)
         return start, quotient(plus(minus(stop, start), number(step - 1)), step)
     last = minus(extent, number(1))
     start = last if cut.start is None else from_start(geometry, cut.start, extent)
     stop = number(-1) if cut.stop is None else from_start(geometry, cut.stop, extent)
     return start, quotient(plus(minus(start, stop), number(-step - 1)), -step)
+
+
+def _up_to(geometry: Geometry, stop: ast.expr, extent: ast.expr) -> ast.expr:
+    """The end of a slice whose bound counts from the start: the bound, or the array's end if that comes first."""
+    if geometry.at_most(extent, stop):
+        return extent
+    sizes = constant(stop) is None and geometry.is_of_sizes(stop) and geometry.is_of_sizes(extent)
+    if not sizes or geometry.at_most(stop, extent):
+        return stop
+    return cut_at(stop, extent)
 
 
 def _at(position: int, start: ast.expr, step: int) -> Callable[[Index], ast.expr]:

@@ -169,3 +169,19 @@ def _simple(whole: ast.expr, found: Linear | None, left: ast.expr, right: ast.ex
     if rest:
         made = ast.BinOp(made, ast.Add() if rest > 0 else ast.Sub(), number(abs(rest)))
     return made
+
+
+def cut_at(stop: ast.expr, end: ast.expr) -> ast.expr:
+    """The end of a slice that may be behind the array's: stop if stop <= end else end."""
+    return ast.IfExp(ast.Compare(stop, [ast.LtE()], [end]), stop, end)
+
+
+def end_of_cut(node: ast.IfExp) -> ast.expr | None:
+    """The array's end in a `cut_at`; None for another choice."""
+    match node.test:
+        case ast.Compare(left=stop, ops=[ast.LtE()], comparators=[end]):
+            same = ast.unparse(stop) == ast.unparse(node.body) and ast.unparse(end) == ast.unparse(
+                node.orelse
+            )
+            return end if same else None
+    return None

@@ -84,7 +84,7 @@ HEAD = "@pf.nest\ndef f(x: 'f64[N]', k: 'i64[N]', W: 'f64[N, N]'):\n"
         ),
         ("x[0] = W[0, k[0] + 1]", "k[0] depends on data"),
         ("x[:] = W[0][k + 1]", "depends on data"),
-        ("x[k] = 1.0", "k as a subscript"),
+        ("x[W] = 1.0", "W as a subscript"),
     ],
 )
 def test_what_is_no_gather_is_refused(body: str, why: str) -> None:

@@ -33,7 +33,7 @@ BAD = [
     ("print(x)", "print", "the value of print(x) is not kept"),
     ("del x", "del x", "`del x` is not a statement of an affine program"),
     ("return x, divmod(k, 3)", "divmod", "divmod(k, 3): a tuple inside of what is returned"),
-    ("x[k] = 0.0", "k]", "k as a subscript"),
+    ("x[A] = 0.0", "A]", "A as a subscript"),
     ("t = x[k[0]:] * 2.0", "t = x", "the extent N - k[0] of a temporary array has no affine largest value"),
     ("x[::n] = 0.0", "n] = 0.0", "the step n"),
     ("k += x", "k += x", "k is int64, the result float64: NumPy refuses that too"),
@@ -160,7 +160,7 @@ def test_a_subscript_out_of_bounds_is_shown_in_the_source(body: str, line: str, 
     [
         ("x[:] = A.ravel()", "axes that stay apart, as in x[i, j]"),
         ("x[:] = A.sum(axis=5)", "constants from -2 to 1"),
-        ("x[k] = y[0]", "np.add.at(x, idx, y)"),
+        ("A[k, 1:] = y[0]", "np.add.at(x, idx, y)"),
         ("x[:] = foo(x)", "the functions that the guide's page From NumPy lists"),
     ],
 )

@@ -182,6 +182,19 @@ def view_of_places(e: Evaluator, node: ast.Subscript, base: Array) -> Array | No
     return _view_of_counted(e, node, base, _places(e, parts), parts)
 
 
+def places_by_data(e: Evaluator, node: ast.Subscript) -> list[Array]:
+    """The arrays of integers that a subscript is made of, all of one rank; none where it is something else."""
+    parts = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+    # a call would be inlined here, and again where the subscript is read otherwise
+    other = any(isinstance(part, ast.Call) for part in ast.walk(node.slice)) or any(
+        isinstance(part, ast.Slice) or _is_ellipsis(part) for part in parts
+    )
+    places = [] if other else _places(e, parts)
+    whole = len(places) == len(parts) and len({place.rank for place in places}) == 1
+    whole = whole and all(place.mask is None for place in places)
+    return places if whole and not all(_is_counted(e, place) for place in places) else []
+
+
 def _view_of_counted(
     e: Evaluator, node: ast.Subscript, base: Array, places: Sequence[Array], parts: Sequence[ast.expr]
 ) -> Array | None:

@@ -161,8 +161,8 @@ def rolled(array: Array, shift: int, axis: int) -> Array:
 @CALLS.reads("a repeats axis", np.repeat, np.ndarray.repeat)
 def _repeat(e: Evaluator, a: Arguments) -> Value:
     array, repeats = a.array("a"), a.integer("repeats")
-    if array.rank > 1 and not a.has("axis"):
-        a.refuse("repeat without an axis")
+    if not a.has("axis"):
+        array = flat(e, a, array)
     axis = a.integer("axis", 0) % array.rank
     shape = (*array.shape[:axis], times(array.shape[axis], number(repeats)), *array.shape[axis + 1 :])
     return reshaped(array, shape, lambda i: (*i[:axis], quotient(i[axis], repeats), *i[axis + 1 :]))

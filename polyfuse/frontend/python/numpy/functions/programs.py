@@ -103,20 +103,27 @@ def average(a: Any, axis: Any = None, weights: Any = None) -> Any:
 
 def argmax(a: Any, axis: Any = None) -> Any:
     """np.argmax(a): the first of the places where the largest element stands, or NaN."""
-    if a.ndim == 1:
-        return np.min(np.where((a == np.max(a)) | (a != a), np.arange(len(a)), len(a)))
-    assert a.ndim == 2
-    assert axis is not None
-    top = np.max(a, axis=axis, keepdims=True)
-    if axis == 0:
-        places = np.arange(a.shape[0])[:, None]
-        return np.min(np.where((a == top) | (a != a), places, a.shape[0]), axis=0)
-    return np.min(np.where((a == top) | (a != a), np.arange(a.shape[1]), a.shape[1]), axis=1)
+    return _first_place(a, np.max(a, axis=axis, keepdims=True), axis)
 
 
 def argmin(a: Any, axis: Any = None) -> Any:
     """np.argmin(a): the first of the places where the smallest element stands, or NaN."""
-    return argmax(-a, axis)
+    return _first_place(a, np.min(a, axis=axis, keepdims=True), axis)
+
+
+def _first_place(a: Any, value: Any, axis: Any) -> Any:
+    """The first of the places along an axis, or of all, where an array has a value, or NaN."""
+    found = (a == value) | (a != a)
+    if a.ndim == 1:
+        return np.min(np.where(found, np.arange(len(a)), len(a)))
+    assert a.ndim == 2
+    if axis is None:
+        rows = np.min(np.where(found, np.arange(a.shape[1]), a.shape[1]), axis=1)
+        row = np.min(np.where(rows < a.shape[1], np.arange(a.shape[0]), a.shape[0]))
+        return row * a.shape[1] + np.min(np.where(np.arange(a.shape[0]) == row, rows, a.shape[1]))
+    if axis == 0:
+        return np.min(np.where(found, np.arange(a.shape[0])[:, None], a.shape[0]), axis=0)
+    return np.min(np.where(found, np.arange(a.shape[1]), a.shape[1]), axis=1)
 
 
 def nansum(a: Any, axis: Any = None) -> Any:

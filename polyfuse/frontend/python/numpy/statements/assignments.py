@@ -1,6 +1,7 @@
 """Lower assignments to names, elements and slices.
 
 y[:] = x + 1                 ->   for i0 in range(N): y[i0] = x[i0] + 1
+y[idx] = x                   ->   for i0 in range(N): y[idx[i0]] = x[i0]
 a = b = e                    ->   e is computed once
 x[i], y[i] = y[i], x[i]      ->   both values are kept before one is stored
 """
@@ -10,9 +11,10 @@ from __future__ import annotations
 import ast
 from typing import NoReturn
 
-from polyfuse.frontend.python.numpy.expressions.indexing import selected
+from polyfuse.frontend.python.numpy.expressions.indexing import places_by_data, selected
 from polyfuse.frontend.python.numpy.expressions.lists import number_or_array
 from polyfuse.frontend.python.numpy.memory import new_variable
+from polyfuse.frontend.python.numpy.scatters import store_at
 from polyfuse.frontend.python.numpy.statements.array_makers import stays_as_written
 from polyfuse.frontend.python.numpy.statements.lowerer import Lowerer
 from polyfuse.frontend.python.numpy.statements.targets import assignment_of, base_of
@@ -28,6 +30,12 @@ def assign(lowerer: Lowerer, node: ast.Assign) -> None:
     if lowerer.frame.is_first and stays_as_written(lowerer, node):
         return
     target = node.targets[0]
+    if (
+        len(node.targets) == 1
+        and isinstance(target, ast.Subscript)
+        and _stored_at_places(lowerer, node, target)
+    ):
+        return
     into = _view(lowerer, target) if len(node.targets) == 1 and isinstance(target, ast.Subscript) else None
     named = (
         isinstance(target, ast.Name)
@@ -60,6 +68,20 @@ def _view(lowerer: Lowerer, target: ast.Subscript) -> Array | None:
     if found.storage is None:
         lowerer.evaluator.refuse(target, f"{ast.unparse(target)} is no array's memory", "a view of an array")
     return found
+
+
+def _stored_at_places(lowerer: Lowerer, node: ast.Assign, target: ast.Subscript) -> bool:
+    """True if it was x[idx] = value at places that data name, which is lowered then."""
+    e = lowerer.evaluator
+    base = e.value(target.value)
+    if not isinstance(base, Array) or base.storage is None or base.mask is not None or is_complex(base.dtype):
+        return False
+    places = places_by_data(e, target)
+    if not places or len(places) > base.rank:
+        return False
+    store_at(e, target, base, places, number_or_array(e, node.value, e.value(node.value)))
+    lowerer.changed(base.storage)
+    return True
 
 
 def assign_one(lowerer: Lowerer, node: ast.stmt, target: ast.expr, value: Value) -> None:

@@ -72,15 +72,17 @@ def _give_back_first(lowerer: Lowerer, node: ast.Return) -> None:
 
 def _result(lowerer: Lowerer, node: ast.expr, value: Array, given: Sequence[str]) -> ast.expr:
     """The variable of an array that is returned: one that the function made, or a copy of another."""
+    program = lowerer.program
+    value = replace(value, shape=tuple(map(program.settled, value.shape)))
     index = tuple(name(f"d{k}") for k in range(value.rank))
     whole = value.storage is not None and ast.unparse(value.element(index)) == ast.unparse(
         stored_array(value.storage, value.shape, value.dtype).element(index)
     )
-    plain = whole and value.storage not in lowerer.program.parameters and value.storage not in given
+    plain = whole and value.storage not in program.parameters | program.longer and value.storage not in given
     if plain and value.storage is not None:
         is_name = isinstance(node, ast.Name) and node.id == value.storage
         return node if is_name else ast.copy_location(ast.Name(value.storage, ast.Load()), node)
-    made = materialize(lowerer.program, replace(value, storage=None), "result")
+    made = materialize(program, replace(value, storage=None), "result")
     assert made.storage is not None, "kept arrays have memory"
     return ast.copy_location(ast.Name(made.storage, ast.Load()), node)
 
