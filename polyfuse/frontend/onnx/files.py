@@ -70,6 +70,8 @@ def read(model: Any) -> Model:
     if isinstance(model, str | os.PathLike):
         path = Path(model)
         try:
+            if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would be waited for
+                raise BadArgument(f"from_onnx: {path} is no regular file: copy the model into one")
             proto = parsed(path.read_bytes(), str(model))
         except OSError as error:
             raise BadArgument(f"from_onnx: {path} cannot be read: {error.strerror}") from error
@@ -232,11 +234,12 @@ def external(tensor: onnx.TensorProto, folder: Path | None) -> Array:
     path = _inside(location, folder, called)
     try:
         dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
-        offset = int(entries.get("offset", "0"))
-        bytes_ = prod(tensor.dims) * dtype.itemsize
-        length = int(entries.get("length", bytes_))
     except (ValueError, KeyError, TypeError) as error:
         raise BadArgument(f"from_onnx: {called} in {location!r}: {error}") from error
+    bytes_ = prod(tensor.dims) * dtype.itemsize
+    offset, length = (
+        _entry(entries, name, usual, called) for name, usual in (("offset", 0), ("length", bytes_))
+    )
     size = path.stat().st_size
     if min((offset, length, *tensor.dims)) < 0 or length != bytes_ or offset + length > size:
         raise BadArgument(
@@ -248,6 +251,16 @@ def external(tensor: onnx.TensorProto, folder: Path | None) -> Array:
     mapped = np.memmap(path, np.uint8, "r", offset, (bytes_,))
     array: Array = np.asarray(mapped).view(dtype).reshape(tuple(tensor.dims))
     return array
+
+
+def _entry(entries: Mapping[str, str], name: str, usual: int, called: str) -> int:
+    """A number of bytes that a model says about a tensor's elements in a file."""
+    try:
+        return int(entries.get(name, usual))
+    except ValueError as error:
+        raise BadArgument(
+            f"from_onnx: {called}: its {name} in the external data is {entries[name]!r}, expected a number of bytes"
+        ) from error
 
 
 def _inside(location: str, folder: Path, called: str) -> Path:

@@ -85,7 +85,7 @@ def test_external_data_is_read_where_it_lies(tmp_path: Path) -> None:
         ({"length": 20}, "needs 24 bytes; the model says 20"),
         ({"offset": 8}, "which has 24"),
         ({"offset": -8}, "from -8 on"),
-        ({"offset": "many"}, "invalid literal"),
+        ({"offset": "many"}, "its offset in the external data is 'many', expected a number of bytes"),
     ],
 )
 def test_external_data_elsewhere_is_refused(tmp_path: Path, entries: dict, message: str) -> None:
@@ -97,6 +97,12 @@ def test_external_data_elsewhere_is_refused(tmp_path: Path, entries: dict, messa
     os.symlink(tmp_path, folder / "folder")
     with pytest.raises(BadArgument, match=message):
         pf.from_onnx(outside(folder, **entries))
+
+
+def test_a_pipe_in_place_of_a_model_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "m.onnx")
+    with pytest.raises(BadArgument, match=r"m\.onnx is no regular file: copy the model into one"):
+        pf.from_onnx(tmp_path / "m.onnx")
 
 
 def test_external_data_needs_the_models_path(tmp_path: Path) -> None:
