@@ -146,6 +146,25 @@ def on_domain(relation: isl.Map, domain: isl.Set) -> isl.Map:
     return zeros
 
 
+def mixes_results(relation: isl.Map) -> bool:
+    """True if an equation of a function ties two of its results to each other, and gives neither as a sum.
+
+    isl has then written a quotient by one result in terms of another, and takes minutes to find it again.
+
+    >>> mixes_results(isl.Map("{ S[i, j] -> x[a, b] : 49b = 32i + 96j - 96a and 49i + 3j - 98 <= 3a <= 49i + 3j }"))
+    True
+    >>> mixes_results(isl.Map("{ S[i] -> x[a, b] : 6a + b = i and 0 <= b < 6 }"))
+    False
+    """
+    for part in relation.get_basic_maps():
+        for each in part.get_constraints():
+            factors = [each.get_coefficient_val(OUT, d) for d in range(relation.dim(OUT))]
+            tied = [abs(factor.to_python()) for factor in factors if not factor.is_zero()]
+            if each.is_equality() and len(tied) > 1 and 1 not in tied:
+                return True
+    return False
+
+
 def dim_names(set_: isl.Set) -> tuple[str, ...]:
     """The names of a set's dimensions; an unnamed one is called by its position.
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 
 import islpy as isl
 
@@ -15,7 +17,10 @@ from polyfuse.ir.tree import restrict
 from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import refused
 from polyfuse.rewrite.views.flow import FLOW_OPERATIONS, Composed, differences, is_view, made
-from polyfuse.sets import maps_of, on_domain
+from polyfuse.sets import bounding_box, maps_of, mixes_results, on_domain, volume
+
+PLACE_OPERATIONS = 200_000
+"""isl operations to tell whether a view gives each element a place of its own; beyond them the view stays."""
 
 
 @proving("the rewrite place")
@@ -71,53 +76,82 @@ def placed(nest: Nest, s: Statement) -> Composed | Refusal:
         return no(f"{source.name} is not computed in this nest ({source.role})", "a temporary")
     if source.dtype != nest.tensor(target).dtype:
         return no(f"{source.name} is {source.dtype}, {target} is not", "one element type")
-    moved = moved_to(nest, s)
+    context = nest.context.get_ctx()
+    unknown = no(
+        f"isl needs more than {PLACE_OPERATIONS} operations to tell its places apart", "a simpler view"
+    )
+    why = within(context, PLACE_OPERATIONS, lambda: _why_no_place(nest, s, no), lambda: unknown)
+    if why is not None:
+        return why
+    unproven = no(f"isl needs more than {FLOW_OPERATIONS} operations to prove it", "a simpler view")
+
+    def proven() -> tuple[Nest, isl.Map | None]:
+        made = _in_place(nest, s)
+        return made, differences(nest, made, frozenset({statement}), {})
+
+    found = within(context, FLOW_OPERATIONS, proven, lambda: unproven)
+    if isinstance(found, Refusal):
+        return found
+    result, lost = found
+    if lost is not None:
+        why_lost = f"a value of {target} would be overwritten before its last use"
+        return no(why_lost, "values that do not overlap", lost)
+    users = {x.name: (x.name,) for x in nest.statements if source.name in x.tensors and x is not s}
+    return Composed(result, source.name, (statement,), users, target)
+
+
+def _why_no_place(nest: Nest, s: Statement, no: Callable[..., Refusal]) -> Refusal | None:
+    """Why the elements that a view shows have not one place each in its target, or that is not theirs alone.
+
+    A view that writes each element once stores no two elements in one place. This is asked first: { x[e] -> T[f(e)] }
+    has quotients where windows of an image are shown as rows, and of two of them at once isl may not find an answer.
+    """
+    source, target, moved = s.reads[0].tensor, s.write.tensor, moved_to(nest, s)
+    if mixes_results(moved):
+        return no(f"places in {target} are tied to each other by quotients", "a view of whole axes")
     if not moved.is_single_valued():
         return no(
-            f"one element of {source.name} would have several places in {target}",
+            f"one element of {source} would have several places in {target}",
             "a view that repeats no element",
         )
-    if not moved.is_injective():
-        return no(
-            f"several elements of {source.name} would have one place in {target}", "a view written once"
-        )
-    for w in nest.statements:
-        if w.write.tensor not in (source.name, target):
-            continue
-        written = _within(nest, w)
-        if w.write.tensor == source.name and not written.is_subset(moved.domain()):
+    if not s.write.map.intersect_domain(nest.domains[s.name]).is_injective() and not moved.is_injective():
+        return no(f"several elements of {source} would have one place in {target}", "a view written once")
+    for w in nest.writers(source):
+        if not _shows_all(nest, s, _within(nest, w), moved):
             return no(
-                f"{w.name} computes elements of {source.name} that have no place in {target}",
+                f"{w.name} computes elements of {source} that have no place in {target}",
                 "a view of all computed elements",
             )
-        if w.write.tensor == target and w is not s and not written.is_disjoint(moved.range()):
+    for w in nest.writers(target):
+        if w is not s and not _within(nest, w).is_disjoint(_within(nest, s)):
             return no(
                 f"{w.name} writes the same elements of {target}",
                 "a view that is the only writer of its elements",
             )
-    shown = isl.UnionMap.from_map(s.reads[0].map.intersect_domain(nest.domains[statement]))
-    writers = nest.writers(source.name)
-    order = nest.dates_of((statement, *(w.name for w in writers)))
+    shown = isl.UnionMap.from_map(s.reads[0].map.intersect_domain(nest.domains[s.name]))
+    writers = nest.writers(source)
+    order = nest.dates_of((s.name, *(w.name for w in writers)))
     changed = earlier(shown, relation_of((w, w.write) for w in writers), order)
     for pair in maps_of(changed):
-        return no(
-            f"{source.name} is overwritten after {statement} copies it", "`expand`, or another tensor", pair
-        )
-    result = _in_place(nest, s)
-    unproven = no(f"isl needs more than {FLOW_OPERATIONS} operations to prove it", "a simpler view")
-    lost = within(
-        nest.context.get_ctx(),
-        FLOW_OPERATIONS,
-        lambda: differences(nest, result, frozenset({statement}), {}),
-        lambda: unproven,
-    )
-    if isinstance(lost, Refusal):
-        return lost
-    if lost is not None:
-        why = f"a value of {target} would be overwritten before its last use"
-        return no(why, "values that do not overlap", lost)
-    users = {x.name: (x.name,) for x in nest.statements if source.name in x.tensors and x is not s}
-    return Composed(result, source.name, (statement,), users, target)
+        return no(f"{source} is overwritten after {s.name} copies it", "`expand`, or another tensor", pair)
+    return None
+
+
+def _shows_all(nest: Nest, s: Statement, written: isl.Set, moved: isl.Map) -> bool:
+    """True if a view that gives each element one place shows all that is written of its source.
+
+    Boxes are counted first. With fewer instances than elements are written, some are not shown. With as many as the
+    tensor has elements, and no two of one element, all are: so it is of a reshape, whose quotients keep isl long.
+    """
+    domain, source = nest.domains[s.name], nest.tensor(s.reads[0].tensor)
+    sizes = [size for size in source.shape if isinstance(size, int)]
+    if len(sizes) == source.rank and domain.is_box() and written.is_box():
+        instances = volume(bounding_box(domain))
+        if instances < volume(bounding_box(written)):
+            return False
+        if instances == prod(sizes) and s.write.map.intersect_domain(domain).is_injective():
+            return True  # an element of two instances would have two places
+    return bool(written.is_subset(moved.domain()))
 
 
 def _within(nest: Nest, s: Statement) -> isl.Set:

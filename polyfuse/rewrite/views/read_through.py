@@ -19,6 +19,7 @@ from polyfuse.rewrite.inline import from_sources, overwritten, twice_written
 from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import refused
 from polyfuse.rewrite.views.flow import FLOW_OPERATIONS, Composed, checked, is_view, made
+from polyfuse.sets import mixes_results
 
 
 @proving("the rewrite read_through")
@@ -53,6 +54,12 @@ def through(nest: Nest, tensor: str) -> Composed | Refusal:
     pieces: dict[str, tuple[Statement, ...]] = {}
     for s in nest.readers(tensor):
         pieces[s.name] = tuple(_by_source(s, tensor, sources, taken))
+    mixed = next(
+        (p for every in pieces.values() for p in every if any(mixes_results(a.map) for a in p.reads)), None
+    )
+    if mixed is not None:
+        why_mixed = f"subscripts of {mixed.name} would be tied to each other by quotients"
+        return refused(f"read_through({tensor!r})", why_mixed, "a view of whole axes")
     order = restrict(nest.order, frozenset(s.name for s in nest.statements) - gone)
     assert order is not None, "a view has a reader"
     into = {name: tuple(p.name for p in parts) for name, parts in pieces.items()}

@@ -16,6 +16,7 @@ from polyfuse import nn
 from polyfuse.errors import IllegalRewrite
 from polyfuse.rewrite import compose_views, needed, place, read_through, why_not_place, why_not_read_through
 from polyfuse.rewrite.views.flow import is_view
+from polyfuse.sets import mixes_results
 from tests.support.examples import examples
 
 # ruff: noqa: F821
@@ -66,6 +67,20 @@ y = nn.input("y", (4, 6))
 )
 def test_no_copy_is_left(make: Callable[[], nn.Value], statements: list[str]) -> None:
     assert [s.name for s in composed(make()).statements] == statements
+
+
+def test_heads_of_windows_are_told_apart_without_long_questions() -> None:
+    """Windows of 5 pixels with 3 heads of 4: of a reshape into (window and head, pixel) isl once asked for minutes."""
+    rows = nn.linear(nn.input("rows", (2 * 5, 4)), np.ones((4, 36), np.float32))
+    parts = nn.transpose(nn.transpose(nn.reshape(rows, (2, 5, 3, 3, 4)), 0, 2), 1, 2)
+    heads = nn.reshape(nn.transpose(parts, 2, 3)[2], (6, 5, 4))
+    nest = nn.lower(nn.relu(heads))
+    kept = compose_views(nest)
+    assert ["tied to each other" in str(refusal) for refusal in kept.kept] == [True]
+    assert all(not mixes_results(access.map) for s in kept.nest.statements for access in s.reads)
+    arrays = drawn(nest)
+    expected, found = pf.interpret(nest, arrays), pf.interpret(kept.nest, arrays)
+    assert all(np.array_equal(expected[name], found[name]) for name in expected)
 
 
 def test_gates_of_one_product_are_read_where_they_lie() -> None:
