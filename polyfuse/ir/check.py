@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Container
+from functools import reduce
 from itertools import accumulate
 
 import islpy as isl
@@ -45,7 +46,7 @@ from polyfuse.ir.scalar import (
 )
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
-from polyfuse.ir.tree import dates, restrict, statements
+from polyfuse.ir.tree import Sequence, dates, restrict, statements
 from polyfuse.sets import maps_of, param_names, point_of, tuple_names
 
 
@@ -58,6 +59,8 @@ def check(nest: NestData, touched: Container[str] | None = None) -> None:
     _names(nest)
     check_gathered(nest)
     for statement in _touching(nest, touched):
+        if _is_known(nest, statement):
+            continue
         try:
             _written(nest, statement)
             _fits(statement)
@@ -67,7 +70,22 @@ def check(nest: NestData, touched: Container[str] | None = None) -> None:
         except InvalidNest as error:
             error.statement = statement.name
             raise
+        statement.answers[VALID] = _seen(nest, statement)
     _written_before_read(nest, touched)
+
+
+VALID = ("valid",)
+"""The key of what a statement was last found valid with: the context and the tensors that it accesses."""
+
+
+def _seen(nest: NestData, statement: Statement) -> tuple[object, ...]:
+    return nest.context, *map(nest.tensor, statement.tensors)
+
+
+def _is_known(nest: NestData, statement: Statement) -> bool:
+    """True if the statement was found valid with the very same tensors, in the nest that this one was made of."""
+    before, now = statement.answers.get(VALID, ()), _seen(nest, statement)
+    return len(before) == len(now) and all(one is other for one, other in zip(before, now, strict=True))
 
 
 def _touching(nest: NestData, tensors: Container[str] | None) -> tuple[Statement, ...]:
@@ -265,7 +283,11 @@ def _in_bounds(nest: NestData, statement: Statement, access: Access) -> None:
 
 def _written_before_read(nest: NestData, touched: Container[str] | None) -> None:
     """Every element of a temporary that is read, or accumulated on, has been assigned before."""
-    temporaries = {t.name for t in nest.with_role("temporary") if touched is None or t.name in touched}
+    temporaries = {
+        t.name
+        for t in nest.with_role("temporary")
+        if (touched is None or t.name in touched) and not _is_written_ahead(nest, t)
+    }
     users = _touching(nest, temporaries)
     order = restrict(nest.order, frozenset(s.name for s in users))
     if order is None:
@@ -283,3 +305,28 @@ def _written_before_read(nest: NestData, touched: Container[str] | None) -> None
             raise InvalidNest(
                 f"{reader}{list(where[1])} reads {tensor} before any statement has written it", reader
             )
+
+
+def _is_written_ahead(nest: NestData, tensor: Tensor) -> bool:
+    """True if statements in earlier parts of the order assign all that is read, which most temporaries' do.
+
+    { y = 0; for i: y[i] += … }   ->   True, and no dates are needed to know it
+    """
+    places = nest.order.places if isinstance(nest.order, Sequence) else {}
+    written = [
+        (places.get(s.name, 0), _elements(nest, s, s.write))
+        for s in nest.writers(tensor.name)
+        if not s.is_reduction
+    ]
+    for s in dict.fromkeys((*nest.readers(tensor.name), *nest.writers(tensor.name))):
+        ahead = [elements for place, elements in written if place < places.get(s.name, 0)]
+        for access in (*s.reads, *([s.write] if s.is_reduction else [])):
+            if access.tensor != tensor.name:
+                continue
+            if not ahead or not _elements(nest, s, access).is_subset(reduce(isl.Set.union, ahead)):
+                return False
+    return True
+
+
+def _elements(nest: NestData, statement: Statement, access: Access) -> isl.Set:
+    return access.map.intersect_domain(nest.domains[statement.name]).range()

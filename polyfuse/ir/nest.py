@@ -181,6 +181,20 @@ class Nest(NestData, Viewed):
         new.__dict__["_dependences"] = merged(self.dependences(), fresh, targets, touched)
         return new
 
+    def by_itself(self, part: Tree) -> Nest:
+        """Return the nest of a part of an order alone, with all tensors and with the dependences inside the part.
+
+        Args:
+            part: A tree over some of the statements, which is the new original order.
+
+        Returns:
+            The nest.
+        """
+        alone = replace(self, statements=tuple(map(self.statement, part.names)), order=part)
+        inside = Dependences(self.pairs_in_order.among(part.members))
+        alone.__dict__.update(domains=self.domains, _tensors=self._tensors, _dependences=inside)
+        return alone
+
     def flow_through(self, tensor: str) -> tuple[Pairs, ...]:
         """Return the flow and reduction dependences whose value is stored in a tensor.
 

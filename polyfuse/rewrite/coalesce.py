@@ -267,7 +267,7 @@ class _Component:
         touched = {name for s in every if old.get(s.name) is not s for name in s.tensors}
         touched |= {name for s in self.statements for name in old[s].tensors}
         result = nest.rewritten(tuple(tensors), tuple(every), order, frozenset(touched))
-        result.check()
+        result.check(frozenset(touched))
         return Coalesced(
             result, tuple(self.statements), tuple(self.stored), tuple(self.borders), tuple(copies)
         )

@@ -86,7 +86,7 @@ def follow(nest: Nest, statement: str, leader: str) -> Followed:
     )
     every = tuple(changed if x is s else x for x in nest.statements)
     result = nest.rewritten(nest.tensors, every, order, frozenset(s.tensors))
-    result.check()
+    result.check(frozenset(s.tensors))
     return Followed(result, statement, leader)
 
 

@@ -223,3 +223,22 @@ def test_a_check_of_touched_tensors_looks_at_nothing_else() -> None:
     with pytest.raises(InvalidNest, match="reads t before any statement has written it") as found:
         unwritten.check(frozenset({"t"}))
     assert found.value.statement == "R"
+
+
+def test_a_temporary_in_parts_is_written_ahead_of_what_reads_it() -> None:
+    halves = [s("S0", "t[i] = x[i]", "0 <= i < 4"), s("S1", "t[i] = x[i]", "4 <= i < 8")]
+    Nest.of([X, T, Y], [*halves, s("S2", "y[i] = t[i]")])
+    with pytest.raises(InvalidNest, match=r"S2\[4\] reads t before any statement has written it"):
+        Nest.of([X, T, Y], [halves[0], s("S2", "y[i] = t[i]"), halves[1]])
+
+
+def test_a_statement_is_looked_at_once_with_the_same_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    nest = Nest.of([X, T, Y], [s("S0", "t[i] = x[i]"), s("S1", "y[i] = t[i]")])
+    seen: list[str] = []
+    monkeypatch.setattr("polyfuse.ir.check._fits", lambda each: seen.append(each.name))
+    nest.check()
+    assert not seen
+    smaller = tuple(replace(t, shape=(4,)) if t.name == "x" else t for t in nest.tensors)
+    with pytest.raises(InvalidNest, match=r"S0: x\[i\] is out of bounds of x\[4\]"):
+        replace(nest, tensors=smaller).check()
+    assert seen == ["S0"]

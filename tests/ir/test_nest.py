@@ -136,3 +136,30 @@ def test_statements_that_never_run_are_dropped() -> None:
     assert [s.name for s in none.statements] == ["A", "B"]
     assert computes_nothing(none)
     assert not computes_nothing(nest)
+
+
+def test_a_rewrite_keeps_the_dependences_though_nothing_accesses_what_it_touched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tensors = [Tensor("x", (8,), "float32", "input"), Tensor("t", (8,), "float32", "temporary")]
+    tensors += [Tensor("unread", (8,), "float32", "temporary"), Tensor("y", (8,), "float32", "output")]
+    written = ("A", "t[i] = x[i]"), ("B", "unread[i] = 1.0"), ("C", "y[i] = t[i]")
+    nest = Nest.of(tensors, [statement(f"{{ {name}[i] : 0 <= i < 8 }}", text) for name, text in written])
+    before = nest.dependences().pairs
+    order = restrict(nest.order, frozenset({"A", "C"}))
+    assert order is not None
+    kept = tuple(s for s in nest.statements if s.name != "B")
+    monkeypatch.setattr("polyfuse.ir.nest.dependences", lambda *_: pytest.fail("asked again"))
+    made = nest.rewritten(
+        tuple(t for t in nest.tensors if t.name != "unread"), kept, order, frozenset({"unread"})
+    )
+    assert made.dependences().pairs == before
+
+
+def test_a_part_by_itself_has_the_dependences_inside_it() -> None:
+    nest = nn.lower(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 4)), batch=2)
+    part = restrict(nest.order, frozenset({"mac0", "bias0", "relu0"}))
+    assert part is not None
+    alone = nest.by_itself(part)
+    assert [s.name for s in alone.statements] == ["mac0", "bias0", "relu0"]
+    assert alone.dependences().pairs == nest.dependences().among(part.members)

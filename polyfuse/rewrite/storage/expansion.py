@@ -258,7 +258,8 @@ def _rewritten(nest: Nest, places: list[_Place]) -> Nest:
     """The nest in which every web of the places lives in its own tensor."""
     touched = _touched(places)
     changed = tuple(
-        _moved(nest, s, [p for p in places if s.name in p.web.statements]) for s in nest.statements
+        _moved(nest, s, own) if (own := [p for p in places if s.name in p.web.statements]) else s
+        for s in nest.statements
     )
     tensors: list[Tensor] = []
     for tensor in nest.tensors:

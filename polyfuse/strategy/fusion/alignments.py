@@ -78,13 +78,19 @@ class Alignments:
     found: dict[Key, Found] = field(default_factory=dict)
     alike: dict[Pair, list[tuple[Pair, Found]]] = field(default_factory=dict)
 
-    def fused(self, schedule: Schedule, first: str, second: str, at: str, make: Callable[[], Fused]) -> Fused:
-        """The schedule with two kernels fused as they were before, or else as `make` does it."""
+    def fused(
+        self, schedule: Schedule, first: str, second: str, at: str, make: Callable[[Schedule], Fused]
+    ) -> Fused:
+        """The schedule with two kernels fused as they were before, or else as `make` does it.
+
+        Where nothing between them has to stay there, `make` is given the two by themselves: what is legal for them is
+        legal in place of the first, and no step is as long as the network.
+        """
         run = parts(schedule.tree)
         home = schedule.tree.places if isinstance(schedule.tree, Sequence) else {}
         places = sorted(home.get(name, 0) for name in (first, second))
         if schedule.nest is not self.nest or places[0] == places[1]:
-            return make()
+            return make(schedule)
         one, *between, other = run[places[0] : places[1] + 1]
         kernels = (one, *between, other) if self._held(between, one, other) else (one, other)
         key = (*map(id, kernels), first, second, at)
@@ -92,11 +98,13 @@ class Alignments:
             pair = Pair.of(self.nest, one, other, first, second, at) if len(kernels) == 2 else None
             equal = self._of_equal(pair, kernels) if pair is not None else None
             if equal is None:
-                made = make()
-                self.found[key] = _found(schedule, made, places, kernels)
-                if pair is not None:
-                    self.alike.setdefault(pair, []).append((pair, self.found[key]))
-                return made
+                if pair is None:
+                    made = make(schedule)
+                    self.found[key] = _found(schedule, made, places, kernels)
+                    return made
+                alone = _by_themselves(schedule, sequence((one, other)))
+                equal = _found(alone, make(alone), [0, 1], kernels)
+                self.alike.setdefault(pair, []).append((pair, equal))
             self.found[key] = equal
         known = self.found[key]
         if known.result is None or isinstance(known.result, Violation):
@@ -165,6 +173,11 @@ def _refused_so(violation: Violation, renaming: Renaming, kernels: tuple[Tree, .
     )
     verb, why, remedy = map(renaming, (violation.verb, violation.why, violation.remedy))
     return Found(kernels, replace(violation, verb=verb, source=source, sink=sink, why=why, remedy=remedy))
+
+
+def _by_themselves(schedule: Schedule, both: Tree) -> Schedule:
+    """The schedule of two kernels without the others."""
+    return schedule.followed_by((), schedule.nest.by_itself(both), both)
 
 
 def _found(schedule: Schedule, made: Fused, places: list[int], kernels: tuple[Tree, ...]) -> Found:

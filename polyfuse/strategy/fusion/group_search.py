@@ -64,14 +64,12 @@ class Search:
     def aligned(self, first: str, second: str, at: str) -> Schedule | Violation | None:
         """Two kernels fused iteration by iteration; what forbids that; or None if their loops do not correspond."""
 
-        def make() -> Schedule | Violation | None:
-            return aligned(self.schedule, first, second, at)
+        def make(schedule: Schedule) -> Schedule | Violation | None:
+            return aligned(schedule, first, second, at)
 
-        return (
-            make()
-            if self.alignments is None
-            else self.alignments.fused(self.schedule, first, second, at, make)
-        )
+        if self.alignments is None:
+            return make(self.schedule)
+        return self.alignments.fused(self.schedule, first, second, at, make)
 
     def with_verdict(self, decision: Decision, schedule: Schedule | None = None) -> Search:
         """The search after one more decision."""

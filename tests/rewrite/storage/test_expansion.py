@@ -96,6 +96,14 @@ def test_lives_that_share_only_the_name_are_told_apart() -> None:
     assert_close(pf.interpret(done.nest, arrays), by_python(two_lives, arrays), 0.0)
 
 
+def test_statements_of_other_tensors_are_the_same_ones() -> None:
+    done = expand(two_lives)
+    moved = [s.name for s in done.nest.statements if s is not two_lives.statement(s.name)]
+    assert moved == [s.name for s in two_lives.statements if "t" in s.tensors]
+    only_here = expand(carried, only=["here"]).nest
+    assert any(s is carried.statement(s.name) for s in only_here.statements if "here" not in s.tensors)
+
+
 def test_a_value_that_a_loop_carries_stays() -> None:
     done = expand(carried)
     assert [str(e) for e in done.expansions] == [

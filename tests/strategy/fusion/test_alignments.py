@@ -41,6 +41,22 @@ def test_a_second_search_fuses_nothing_again(monkeypatch: pytest.MonkeyPatch) ->
     assert str(alone[0]) == str(first[0]) == str(again[0])
 
 
+def test_two_kernels_are_fused_without_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    made = group_search.aligned
+
+    def watched(schedule: Schedule, *asked_for: Any) -> Any:
+        asked.append(len(parts(schedule.tree)))
+        return made(schedule, *asked_for)
+
+    nest = network(4)
+    monkeypatch.setattr(group_search, "aligned", watched)
+    search(
+        Schedule(nest), Models().of(nest, pf.Machine.preset("zen5")), fuse=True, alignments=Alignments(nest)
+    )
+    assert asked.count(2) > len(asked) / 2, "the others have kernels between them that have to stay"
+
+
 def test_equal_layers_are_fused_once_and_as_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     fused: Counter[int] = Counter()
     made = group_search.aligned
@@ -100,7 +116,7 @@ def test_where_two_kernels_are_fused_depends_on_what_runs_between_them() -> None
     )
     alignments, written = Alignments(nest), Schedule(nest)
     for schedule in (written.move("A", behind="B"), written):
-        fused = alignments.fused(schedule, "A", "C", "i", lambda s=schedule: aligned(s, "A", "C", "i"))
+        fused = alignments.fused(schedule, "A", "C", "i", lambda s: aligned(s, "A", "C", "i"))
         assert isinstance(fused, Schedule)
         assert first_broken(fused.tree, nest.dependences().pairs) is None
         assert [part.names for part in parts(fused.tree)] == [("B",), ("A", "C")]
