@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,9 +39,10 @@ def run(target: str, quick: bool, out: Path) -> list[Claim]:
     sizes = [(1, 16, 3)] if small else [(1, 128, 50), (50, 128, 50)]
     for batch, hidden, times in sizes:
         network = Network.drawn(12 if small else 65, hidden)
-        kept.add(steps(network, batch, where))
+        nets = step_nets(network, batch, where)
+        kept.add(steps(network, batch, nets))
         if where.timed and target == "cpu":
-            kept.add(sequences(network, times, batch, where, 3 if quick else TURNS))
+            kept.add(sequences(network, times, batch, where, nets, 3 if quick else TURNS))
     if where.target == "cpu" and not quick:
         kept.add(training_steps(Network.drawn(65, 128), 3, where))
         kept.add([curve(where)])
@@ -128,13 +129,17 @@ def on_one_core(where: Place) -> Place:
     return replace(where, options={**where.options, "machine": replace(pf.Machine.detect(), units=1)})
 
 
-def steps(network: Network, batch: int, where: Place) -> list[Row]:
-    """Kernels and copies of one step: each statement by itself, and by the default plan."""
+def step_nets(network: Network, batch: int, where: Place) -> dict[str, pf.Executable]:
+    """One step, compiled with each statement by itself, and by the default plan."""
     nest = network.step_as_written(batch)
-    nets = {
+    return {
         "before": pf.compile(nest, fuse=False, **where.options),
         "after": pf.compile(nest, **where.options),
     }
+
+
+def steps(network: Network, batch: int, nets: Mapping[str, pf.Executable]) -> list[Row]:
+    """Kernels and copies of one step in each form."""
     x = np.arange(batch) % network.letters
     states = network.start(batch)
     probabilities, expected = network.reference(x, states)
@@ -143,7 +148,7 @@ def steps(network: Network, batch: int, where: Place) -> list[Row]:
         found, after = compiled(net)(x, states)
         for ours, theirs in zip([found, *after], [probabilities, *expected], strict=True):
             np.testing.assert_allclose(ours, theirs, atol=1e-5)
-        counts = {"kernels": net.report().launches, "copies": copies(nest, net)}
+        counts = {"kernels": net.report().launches, "copies": copies(network.step_as_written(batch), net)}
         rows.append({"what": "step", "form": form, **about(network, batch), **counts})
     before, after_ = rows
     assert before["copies"] == 4 * len(network.layers), "each Narrow is a copy where nothing is composed"
@@ -197,11 +202,12 @@ def about(network: Network, batch: int) -> Row:
     return {"layers": len(network.layers), "hidden": network.layers[0].hidden, "batch": batch}
 
 
-def sequences(network: Network, times: int, batch: int, where: Place, turns: int) -> list[Row]:
+def sequences(
+    network: Network, times: int, batch: int, where: Place, nets: Mapping[str, pf.Executable], turns: int
+) -> list[Row]:
     """The time of a sequence: a step at a time, unfused and fused, and all steps in one call."""
     x = np.random.default_rng(0).integers(0, network.letters, (times, batch))
-    nest = network.step_as_written(batch)
-    unfused, fused = (compiled(pf.compile(nest, fuse=f, **where.options)) for f in (False, True))
+    unfused, fused = (compiled(nets[form]) for form in ("before", "after"))
     whole = pf.compile(network.sequence(times, batch), **where.options)
 
     def by_steps(step: Callable[..., Any]) -> list[Array]:

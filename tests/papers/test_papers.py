@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import html
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+import polyfuse as pf
 from papers.claims import COLOURS
 from polyfuse.cli import papers
 from polyfuse.cli.app import app
@@ -17,12 +19,27 @@ from polyfuse.workbench.terminal import Terminal
 
 PAPERS = papers.papers_in(papers.FOLDER)
 
+COMPILES = {"nngraph_60_char_rnn": 5, "pytorch_18157_ensemble": 6}
+"""How often a quick run of some experiments calls `pf.compile` in its own process, at most."""
+
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
 def test_a_quick_run_prints_claims_and_leaves_rows_a_figure_and_a_report(
-    paper: papers.Paper, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    paper: papers.Paper,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    compiled: list[pf.Executable] = []
+
+    def counted(*given: Any, **options: Any) -> pf.Executable:
+        compiled.append(compile_(*given, **options))
+        return compiled[-1]
+
+    compile_ = pf.compile
+    monkeypatch.setattr(pf, "compile", counted)
     papers.run_paper(Terminal(), paper.name, "cpu", True, tmp_path)
+    assert len(compiled) <= COMPILES.get(paper.name, len(compiled))
     tables = [path for path in tmp_path.iterdir() if path.suffix == ".csv"]
     assert tables
     for path in tables:
