@@ -320,7 +320,7 @@ def test_kernels_that_one_between_keeps_apart_are_refused_without_a_tree(
 
 
 def test_a_date_of_many_cases_inside_the_shared_loops_is_not_looked_for_to_the_end() -> None:
-    """R's place in a tile of 14 columns, of windows of 32, has 23 cases, and takes isl a million operations."""
+    """R's place in a tile of 14 columns, of windows of 32, has seven cases, and takes isl 210,000 operations."""
     tensors = [
         Tensor("x", (4, 4, 32, 64, 64), "float32", "input"),
         Tensor("t", (4, 4, 32, 64), "float32", "temporary"),
@@ -338,7 +338,8 @@ def test_a_date_of_many_cases_inside_the_shared_loops_is_not_looked_for_to_the_e
             ),
         ],
     )
-    tiled = Schedule(nest).split("S", "m", 14).interchange("S", "m_in", "l")
-    with at_most(nest.context.get_ctx(), 300_000):
-        joined = tiled.fuse("S", "R", at="j")
+    tiled = Schedule(nest).tile("S", m=14, l=32)
+    nest.dependences()
+    with at_most(nest.context.get_ctx(), 120_000):  # 58,600 with a limit for each date, 239,000 without
+        joined = tiled.fuse("S", "R", at="l")
     assert "m_in" not in [loop.name for loop in joined.loops("R")]
