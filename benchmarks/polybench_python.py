@@ -45,6 +45,9 @@ FORMS: Mapping[str, str] = {"loops": "_StrategyList", "arrays": "_StrategyNumPy"
 SIZES = (23, 19, 17, 13, 11)
 """Sizes that are told apart by their values."""
 
+ASCENDING = ("2mm", "covariance")
+"""Kernels of which NumPy runs the arrays' form at sizes alone that grow in the order of their names."""
+
 NOTES = {"float64": "f64", "int64": "i64"}
 TOLERANCE = 1e-9
 """The largest error that counts as right, relative to the largest element: sums may have another order."""
@@ -93,7 +96,8 @@ def kernels(checkout: Path, forms: Sequence[str], only: Sequence[str] | None = N
         folder = checkout / "benchmarks" / category.replace("-", "_") / plain
         if not folder.exists():  # 2mm is _2mm: a module's name
             folder = folder.with_name(f"_{plain}")
-        sizes = dict(zip(names.split(), SIZES, strict=False))
+        wanted = SIZES[: len(names.split())]
+        sizes = dict(zip(names.split(), wanted[::-1] if name in ASCENDING else wanted, strict=False))
         classes = _classes((folder / f"{folder.name}.py"), int if dtype == "int" else float)
         for form in forms:
             parameters = SimpleNamespace(DataSets={Kernels.DATASET_SIZE: sizes}, Category=category, Name=name)
