@@ -120,6 +120,8 @@ EXPRESSIONS = cases(
     np.sum(x, where=b), np.sum(A, where=A > 0, axis=1), np.mean(x, where=b), np.max(x, where=b, initial=0.0)
     np.ptp(x), np.average(x), np.average(x, weights=y), np.average(A, axis=0, weights=x)
     np.argmax(x), x.argmin(), np.argmax(A, axis=1), A.argmin(axis=0)
+    float(u[0]) * 2, float(u[0]) * u, float(h[0]) * h, sum(u), np.nanmax(u), np.nanmin(j)
+    np.linalg.norm(u), np.hypot(u, u), np.linalg.norm(u.astype(np.int8)), np.cov(F)
     np.argmax(A), np.argmin(A), np.argmin(u), np.argmin(u[:, None] * u, axis=1), np.argmin(np.minimum(k, -9))
     np.nansum(x), np.nanmax(x), np.nanmean(x), np.nan_to_num(x)
     np.cumprod(A, axis=0), np.add.accumulate(x), np.maximum.accumulate(x), np.cumsum(b)

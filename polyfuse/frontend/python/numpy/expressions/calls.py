@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from polyfuse.errors import NotAffine
+from polyfuse.frontend.python.numpy.broadcasting import converted
 from polyfuse.frontend.python.numpy.expressions.evaluator import ALLOWED, Evaluator, rebuilt
 from polyfuse.frontend.python.numpy.expressions.names import is_local
 from polyfuse.frontend.python.numpy.frames import LocalFunction
 from polyfuse.frontend.python.numpy.program import CALLED
 from polyfuse.frontend.python.numpy.values import Array, Scalar, Static, Value, as_test, common_type
 from polyfuse.frontend.python.scope_names import FUNCTIONS
-from polyfuse.ir.number_types import ITEMSIZE, is_complex, real_type
+from polyfuse.ir.number_types import ITEMSIZE, is_complex, is_integer, is_number, real_type
 
 
 def call(e: Evaluator, node: ast.Call, into: Array | None, hint: str | None) -> Value:
@@ -79,9 +80,18 @@ def _limits(e: Evaluator, node: ast.Call, function: Any) -> Value:
         e.refuse(node, f"{ast.unparse(node)} of what is no type", "np.finfo(np.float64), np.finfo(x.dtype)")
 
 
+def _is_strong_integer(value: Scalar) -> bool:
+    """True for an integer of an array's type, in which arithmetic wraps."""
+    return is_integer(value.dtype) and not is_number(value.dtype)
+
+
 def _scalar_call(e: Evaluator, node: ast.Call, called: str, args: list[Scalar]) -> Scalar:
     """A function of numbers, which the reader of single elements knows."""
     types = [arg.dtype for arg in args]
+    if called == "float" and len(args) == 1 and _is_strong_integer(args[0]):
+        made_float = converted(e.program, args[0], "float64")
+        assert isinstance(made_float, Scalar), "a number is converted to a number"
+        return Scalar(made_float.node, "fraction")
     if called in ITEMSIZE:
         dtype = called
     elif called in ("max", "min", "abs", "pow", "floor", "ceil", "floor_divide", "remainder"):

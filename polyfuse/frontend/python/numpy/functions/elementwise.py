@@ -44,6 +44,7 @@ from polyfuse.ir.number_types import (
     NUMBER_TYPES,
     is_complex,
     is_integer,
+    is_number,
     is_real,
     part_type,
     real_type,
@@ -289,16 +290,29 @@ CALLS.define(_elementwise(1, _function("floor"), common_type), np.floor)
 CALLS.define(_elementwise(1, _function("ceil"), common_type), np.ceil)
 CALLS.define(_elementwise(2, lambda e, a, b: e.program.call("max", a, b), common_type), np.maximum, np.fmax)
 CALLS.define(_elementwise(2, lambda e, a, b: e.program.call("min", a, b), common_type), np.minimum, np.fmin)
-CALLS.define(
-    _elementwise(
-        2,
-        lambda e, a, b: e.program.call(
-            "sqrt", ast.BinOp(ast.BinOp(a, ast.Mult(), a), ast.Add(), ast.BinOp(b, ast.Mult(), b))
-        ),
-        _real,
+_hypot = _elementwise(
+    2,
+    lambda e, a, b: e.program.call(
+        "sqrt", ast.BinOp(ast.BinOp(a, ast.Mult(), a), ast.Add(), ast.BinOp(b, ast.Mult(), b))
     ),
-    np.hypot,
+    _real,
 )
+
+
+@CALLS.reads("x1 x2 out", np.hypot)
+def _hypotenuse(e: Evaluator, a: Arguments) -> Value:
+    """The root of the sum of squares, which are those of floats: squares of integers wrap."""
+    values = [a.either("x1"), a.either("x2")]
+    dtype = _real([value.dtype for value in values])
+    sides: list[Value] = [
+        converted(e.program, value, dtype)
+        if is_integer(value.dtype) and not is_number(value.dtype)
+        else value
+        for value in values
+    ]
+    return _hypot(e, a.node, sides, {"out": a.array("out")} if a.has("out") else {}, None)
+
+
 for _op, _functions in {
     ast.Add: (np.add,),
     ast.Sub: (np.subtract,),

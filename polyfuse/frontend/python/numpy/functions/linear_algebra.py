@@ -26,7 +26,8 @@ def cholesky(a: Any) -> Any:
 
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """np.linalg.norm(x): of vectors, and Frobenius' norm of matrices."""
+    """np.linalg.norm(x): of vectors, and Frobenius' norm of matrices. Squares of integers are squares of floats."""
+    x = x * 1.0
     if ord is None or ord == "fro":
         return np.sqrt(np.sum(np.abs(x) ** 2, axis=axis, keepdims=keepdims))
     assert (
@@ -52,7 +53,7 @@ def vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any = 
 
 def matrix_norm(x: Any) -> Any:
     """np.linalg.matrix_norm(x): Frobenius' norm."""
-    return np.sqrt(np.sum(np.abs(x) ** 2, axis=(-2, -1)))
+    return np.sqrt(np.sum(np.abs(x * 1.0) ** 2, axis=(-2, -1)))
 
 
 def trace(x: Any, *, offset: int = 0) -> Any:

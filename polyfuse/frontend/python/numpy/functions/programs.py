@@ -9,6 +9,7 @@ import numpy as np
 
 def cov(m: Any) -> Any:
     """np.cov(m): the covariances of the rows."""
+    m = m * np.float64(1.0)
     distance = m - np.mean(m, axis=1, keepdims=True)
     return distance @ distance.T / (m.shape[1] - 1)
 
@@ -138,11 +139,15 @@ def nanmean(a: Any, axis: Any = None) -> Any:
 
 def nanmax(a: Any, axis: Any = None) -> Any:
     """np.nanmax(a): of NaN alone it is -inf."""
+    if a.dtype.kind == "i" or a.dtype.kind == "u":
+        return np.max(a, axis=axis)
     return np.max(np.where(a == a, a, -np.inf), axis=axis)
 
 
 def nanmin(a: Any, axis: Any = None) -> Any:
     """np.nanmin(a): of NaN alone it is inf."""
+    if a.dtype.kind == "i" or a.dtype.kind == "u":
+        return np.min(a, axis=axis)
     return np.min(np.where(a == a, a, np.inf), axis=axis)
 
 

@@ -37,6 +37,7 @@ from polyfuse.frontend.python.numpy.values import (
     Array,
     Index,
     Scalar,
+    Static,
     Value,
     as_number,
     common_type,
@@ -46,6 +47,7 @@ from polyfuse.frontend.python.numpy.values import (
 from polyfuse.ir.number_types import (
     HALVES,
     is_complex,
+    is_integer,
     is_real,
     part_type,
 )
@@ -170,6 +172,9 @@ def _of_elements(how: Reduction, stem: str, function: Callable[..., Any]) -> Cal
             or (how is not SUM and any(isinstance(v, Array) and v.rank > 1 for v in values))
         ):
             e.refuse(node, f"{ast.unparse(node)}: these arguments", f"{function.__name__} of one vector")
+        if how is SUM and isinstance(first, Array) and is_integer(first.dtype):
+            # Python adds one element after the other, in their type
+            named = {"dtype": Static(np.dtype(first.dtype))}
         return plain(e, node, args, named, into)
 
     return call
