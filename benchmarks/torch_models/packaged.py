@@ -173,6 +173,21 @@ def clip(layers: int | None) -> Case:
     return Case(model, (torch.randn(1, 3, 64, 64),))
 
 
+def mae(layers: int | None) -> Case:
+    """Two layers of a masked autoencoder's encoder; which patches it sees is drawn outside."""
+    hf = transformers()
+    config = hf.ViTMAEConfig(
+        hidden_size=256,
+        intermediate_size=512,
+        num_hidden_layers=layers or 2,
+        num_attention_heads=4,
+        image_size=64,
+        patch_size=8,
+    )
+    images, drawn = torch.randn(2, 3, 64, 64), torch.rand(2, 64)
+    return Case(Picked(hf.ViTMAEModel(config), "last_hidden_state"), (images, drawn))
+
+
 TRANSFORMERS: dict[str, Callable[[int | None], Case]] = {
     "bert": bert,
     "distilbert": distilbert,
@@ -181,5 +196,6 @@ TRANSFORMERS: dict[str, Callable[[int | None], Case]] = {
     "llama": llama,
     "t5": t5,
     "clip": clip,
+    "mae": mae,
 }
 """Functions of the number of layers, by name; None for as many as the model has."""
