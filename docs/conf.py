@@ -6,9 +6,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
 from sphinx.application import Sphinx
 
-sys.path.insert(0, str(Path(__file__).parent))  # where internal_pages is
+sys.path.insert(0, str(Path(__file__).parent))  # where formulas and internal_pages are
 
 project = "polyfuse"
 author = "the polyfuse authors"
@@ -21,6 +22,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
+    "formulas",
     "internal_pages",
 ]
 exclude_patterns = ["_build"]
@@ -29,6 +31,9 @@ templates_path = ["_templates"]
 
 html_theme = "furo"
 html_title = f"polyfuse {version}"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
+html_math_renderer = "mathml"
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
@@ -98,9 +103,20 @@ def opened_to_here(app: Sphinx, page: str, template: str, context: dict[str, Any
         context["toctree"] = lambda **options: tree(**{**options, "collapse": True})
 
 
+def long_sentences(app: Sphinx, doctree: nodes.document) -> None:
+    """Let printed sentences go on in the next line, where code and tables are scrolled."""
+    for block in doctree.findall(nodes.literal_block):
+        lines = block.astext().splitlines()
+        long = [line.strip() for line in lines if len(line) > 110]
+        is_code = "python" in block.get("language", "")
+        if long and not is_code and not any(line.count("  ") > 2 for line in long):
+            block["classes"].append("wrapped")
+
+
 def setup(app: Sphinx) -> None:
     def process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
         lines[:] = plain_to_rst(lines)
 
     app.connect("autodoc-process-docstring", process, priority=400)  # before napoleon's, at 500
+    app.connect("doctree-read", long_sentences)
     app.connect("html-page-context", opened_to_here, priority=400)  # before the theme's, at 500

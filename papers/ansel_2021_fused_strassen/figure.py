@@ -66,6 +66,8 @@ def draw(rows: Sequence[dict[str, Any]], about: Mapping[str, Any], path: Path) -
             axes.set_yticks(range(len(batches)), batches, fontsize=6)
             axes.set_title(f"{label}, {depth} layers" if depth > 1 else f"{label}, 1 layer", fontsize=8)
         across[0].set_ylabel("batch", fontsize=7)
+    for axes in figure.axes[-len(depths) :]:
+        axes.set_xlabel("width", fontsize=7)
     if shown is not None:
         figure.colorbar(
             shown, ax=figure.axes, label="log₂ speed-up over PyTorch (source), NumPy (ours)", shrink=0.5

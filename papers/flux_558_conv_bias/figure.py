@@ -27,7 +27,9 @@ def draw(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any], path: Path
         heights = [row[key] for row in own]
         places = [cells.index((row["layer"], row["batch"])) + 0.8 * number / len(forms) for row in own]
         bars = axes.bar(places, heights, 0.75 / len(forms), label=form)
-        axes.bar_label(bars, fmt="%.2f" if was_timed else "%d", fontsize=7)
+        written = axes.bar_label(bars, fmt="%.2f" if was_timed else "%d", fontsize=7, padding=2)
+        for text in written:  # above the source's lines, which would strike them through
+            text.set(zorder=4, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})
     if was_timed:
         apart, together = SOURCE
         axes.axhline(apart / together, color="black", linestyle="--", linewidth=0.8, label="source, a GPU")

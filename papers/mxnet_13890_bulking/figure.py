@@ -26,7 +26,9 @@ def draw(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any], path: Path
         heights = [row[key] for row in rows if row["mode"] == mode]
         places = [n + 0.8 * number / len(modes) for n in range(len(segments))]
         bars = axes.bar(places, heights, 0.75 / len(modes), label=mode)
-        axes.bar_label(bars, fmt="%.2f" if was_timed else "%d", fontsize=7)
+        written = axes.bar_label(bars, fmt="%.2f" if was_timed else "%d", fontsize=7, padding=2)
+        for text in written:  # above the source's lines, which would strike them through
+            text.set(zorder=4, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})
     if was_timed:
         for style, (label, ratio) in zip(("--", ":"), SOURCE.items(), strict=True):
             axes.axhline(ratio, color="black", linestyle=style, linewidth=0.8, label=f"source, {label}")

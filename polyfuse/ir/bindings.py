@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class Binding(StrEnum):
-    """What a loop is bound to, for `Schedule.bind`, which takes the members and their strings alike.
+    """Hardware that runs a loop's values, for `Schedule.bind`, which takes members and their strings alike.
 
     `VECTOR`, `UNROLL` and `MICROKERNEL` have verbs of their own: `vectorize`, `unroll` and `microkernel`.
     """

@@ -45,6 +45,9 @@ ARROWS: dict[str, object] = {
 REFUSED = "#c40d20"
 """The colour of what a refused step would break."""
 
+ARROW = 0.8
+"""The inches of an arrow in the legend, with the space around it."""
+
 Point = tuple[float, float]
 
 
@@ -166,7 +169,7 @@ def _moved(point: Sequence[int], place: Point) -> Point:
 
 def _extent(slices: Iterable[Slice], violation: Violation | None) -> tuple[float, float]:
     """The size of the figure in inches, so that points are about as far apart in every plot and labels have room."""
-    label = 1.0 if violation is None else max(1.0, LETTER * len(_refused(violation)))
+    label = 1.0 if violation is None else max(1.0, ARROW + LETTER * len(_refused(violation)))
     points = [_moved(point, (0.0, 0.0)) for found in slices for point in found.points()]
     width, height = (max(side) - min(side) for side in zip(*points, strict=True))
     return min(max(0.45 * width, 3.0), 12.0) + 0.8 + label, min(max(0.45 * height, 2.0), 12.0) + 0.9

@@ -63,8 +63,13 @@ def roofline_plot(bounds: Bounds) -> Figure:
     small: dict[str, Any] = {"fontsize": 8, "textcoords": "offset points"}
     axes.annotate(f"{peak:,.0f} GFLOP/s", (high, peak), xytext=(-4, 3), ha="right", **small)
     axes.annotate(
-        f"{rate:,.0f} GB/s of {beyond.name}", (low, rate * low), xytext=(12, 0), va="center", **small
-    )
+        f"{rate:,.0f} GB/s of {beyond.name}",
+        (low, rate * low),
+        xytext=(12, 0),
+        va="center",
+        zorder=4,
+        **small,
+    ).set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 0.5})
     for place, bound in enumerate(shown):
         _mark(axes, bound, COLOURS[place % len(COLOURS)], rate, peak)
     axes.margins(y=0.15)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -183,6 +184,13 @@ def test_a_violation_is_one_red_arrow_between_its_instances() -> None:
     assert ((x, y), (x + u, y + v)) == (violation.source.point, violation.sink.point)
     labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert labels == [f"refused: {violation.source} → {violation.sink}", "S"]
+
+
+def test_the_legend_of_a_violation_is_within_the_figure(tmp_path: Path) -> None:
+    violation = pf.Schedule(jacobi()).why_not("tile", "S", t=3, i=4)
+    figure = domain_plot(jacobi(), violation=violation, sizes=SIZES)
+    figure.savefig(tmp_path / "violation.png")
+    assert figure.axes[0].get_legend().get_window_extent().x1 <= figure.bbox.x1
 
 
 def test_a_violation_is_drawn_in_the_planes_of_its_instances() -> None:
