@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import chain
 
+from polyfuse.analysis.legality import Broken, first_broken
+from polyfuse.analysis.storage import unsafe_buffer
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.tree import Loop, Sequence, Tree
+from polyfuse.ir.tree import Loop, Sequence, Tree, loops, parts, sequence
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
 from polyfuse.schedule.step import Step
@@ -17,6 +19,36 @@ from polyfuse.show.labels import Row, rows
 
 TreeRow = tuple[int, str, str, str, str | None, str | None, int | None]
 """(depth, kind, text, detail, place, loop, trips): `kind` is "loop", "statement" or "barrier"."""
+
+
+WITHIN = frozenset(
+    (
+        *(
+            "bind",
+            "collapse",
+            "distribute",
+            "fuse",
+            "interchange",
+            "microkernel",
+            "pack",
+            "prefetch",
+            "promote",
+        ),
+        *(
+            "reorder",
+            "reverse",
+            "separate",
+            "shift",
+            "skew",
+            "split",
+            "stream",
+            "tile",
+            "unroll",
+            "vectorize",
+        ),
+    )
+)
+"""Verbs that change only the parts of the outermost sequence that hold the statements they name."""
 
 
 class Again(Schedule):
@@ -27,13 +59,40 @@ class Again(Schedule):
     ) -> Again:
         return self.followed_by((Step(verb, args, tuple(options.items())),), nest, tree)
 
+    def _proof(self, nest: Nest, tree: Tree, known: Tree | None) -> Broken | None:
+        within = tree.members
+        touching = nest.pairs_in_order.touching(tree.names)
+        pairs = tuple(pair for pair in touching if pair.source in within and pair.sink in within)
+        return first_broken(tree, pairs, known) or unsafe_buffer(nest, tree, known)
+
+    def taken(self, step: Step) -> Again:
+        """Return the schedule after one more step, taken on the parts that it changes.
+
+        A; B; C  ->  A; B'; C       the verb sees B alone
+        """
+        tree = self.tree
+        named = [arg for arg in step.args if isinstance(arg, str) and arg in tree.members]
+        if step.verb not in WITHIN or not named or not isinstance(tree, Sequence) or tree.barriers:
+            return self._after(step)
+        places = [tree.places[name] for name in named]
+        before, after = tree.children[: min(places)], tree.children[max(places) + 1 :]
+        part = sequence(tree.children[min(places) : max(places) + 1])
+        if step.verb == "fuse" and any(loop.buffers for loop in loops(part)):
+            return self._after(step)  # whether a buffer is safe depends on its readers elsewhere too
+        done = self.followed_by((), self.nest, part)._after(step)
+        return self.followed_by((step,), done.nest, sequence((*before, *parts(done.tree), *after)))
+
+    def _after(self, step: Step) -> Again:
+        done: Again = getattr(self, step.verb)(*step.args, **dict(step.options))
+        return done
+
 
 def repeated(schedule: Schedule) -> Iterator[tuple[Step | None, Schedule]]:
     """Yield the nest as written, and then each step with the schedule that it made."""
-    now: Schedule = Again(schedule.given)
+    now = Again(schedule.given)
     yield None, now
     for step in schedule.steps:
-        now = getattr(now, step.verb)(*step.args, **dict(step.options))
+        now = now.taken(step)
         yield step, now
 
 
@@ -46,13 +105,19 @@ class Rows:
         self._parts: dict[object, tuple[object, tuple[int, ...]]] = {}
         self._places: dict[int, int] = {}
         self._trips: dict[int, int | None] = {}
+        self._nest: Nest | None = None
+        self._of_nest: dict[int, tuple[int, ...]] = {}
 
     def of(self, nest: Nest, tree: Tree) -> tuple[int, ...]:
         """Return the rows of a tree, from the top down, as positions in the table."""
-        if not isinstance(tree, Sequence) or tree.barriers:
-            return self._part(nest, tree)
         # a step changes few parts: of a net of 500 statements it would look up 5000 rows to find that most are the same
-        return tuple(chain.from_iterable(self._part(nest, child) for child in tree.children))
+        if nest is not self._nest:
+            self._nest, self._of_nest = nest, {}
+        every = tree.children if isinstance(tree, Sequence) and not tree.barriers else (tree,)
+        for part in every:
+            if id(part) not in self._of_nest:
+                self._of_nest[id(part)] = self._part(nest, part)
+        return tuple(chain.from_iterable(self._of_nest[id(part)] for part in every))
 
     def _part(self, nest: Nest, tree: Tree) -> tuple[int, ...]:
         said = tuple(map(nest.statement, tree.names))

@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 
 import polyfuse as pf
+from polyfuse import nn
 from polyfuse.machine import Machine
 from polyfuse.show.explorer import Instruction, KernelShown, explored
 from polyfuse.show.explorer.data import MOST_INSTRUCTIONS
 from polyfuse.show.explorer.source_lines import source_lines
-from polyfuse.show.explorer.trees import repeated
+from polyfuse.show.explorer.trees import Again, Rows, repeated
 from polyfuse.show.explorer.windows import POINTS, window
 from polyfuse.show.labels import rows
+from polyfuse.strategy import plan_for
 from polyfuse.strategy.cost.price import cost
 from tests.show.explorer.explored_nets import two_layers
 from tests.show.subjects import wavefronts
@@ -207,3 +209,27 @@ def f(x, y, s):
         (("S0",), None),
     ]
     assert [line.statements for line in lines[16:]] == [(), ("S0",), *[("S1",)] * 5]
+
+
+@pytest.mark.parametrize(
+    ("layers", "shape"),
+    [
+        ((nn.Linear(96, 64), nn.ReLU(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 10)), {}),
+        ((nn.Conv2d(4, 8, 3, padding=1), nn.BatchNorm(8), nn.ReLU()), {"features": (4, 10, 10)}),
+        ((nn.LSTM(8, 16),), {"features": (4, 8)}),
+        ((nn.Linear(32, 32), nn.Softmax()), {}),
+    ],
+)
+@pytest.mark.parametrize("machine", ["zen5", "h200"])
+def test_a_step_on_the_parts_that_it_names_makes_the_tree_that_it_makes_of_all(
+    layers: tuple[nn.Module, ...], shape: dict[str, Any], machine: str
+) -> None:
+    schedule = plan_for(pf.lower(nn.Sequential(*layers), batch=32, **shape), Machine.preset(machine)).schedule
+    local, whole = Rows(), Rows()
+    now: pf.Schedule = Again(schedule.given)
+    for step, part in repeated(schedule):
+        if step is not None:
+            now = getattr(now, step.verb)(*step.args, **dict(step.options))
+        assert local.of(part.nest, part.tree) == whole.of(now.nest, now.tree), step
+        assert part.steps == now.steps
+    assert local.table == whole.table

@@ -31,6 +31,7 @@ from numba.core.registry import cpu_target
 from numba.core.types.misc import unliteral
 from numba.extending import intrinsic, register_model, typeof_impl
 
+from polyfuse.codegen.cpu.intrinsics.line_tables import LineTables
 from polyfuse.codegen.cpu.parallel_calls import (
     BYTES,
     NUM_THREADS,
@@ -55,12 +56,14 @@ def lowered(function: Callable[..., None], arguments: tuple[types.Type, ...], li
     cpu_target.options.parse_as_flags(flags, {"fastmath": FASTMATH, "error_model": "numpy", "nopython": True})
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
     flags.enable_pyobject = False
+    context = cpu_target.target_context
     if getattr(library, "with_lines", False):
         flags.debuginfo = flags.dbg_directives_only = True
+        context = context.subtarget(DIBuilder=LineTables)
     flags.noalias = True  # a call refuses arrays that overlap; else LLVM reloads scalars after each store
     done = compile_extra(
         cpu_target.typing_context,
-        cpu_target.target_context,
+        context,
         function,
         arguments,
         types.void,
