@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
+from polyfuse.errors.viewed import equal_but_for_numbers
+
 LEFT = {"style": "text-align: left"}
 
 STYLE = """
@@ -68,6 +70,17 @@ def table(parent: Element, header: Sequence[str], rows: Iterable[Sequence[str]])
         for cell in cells:
             SubElement(SubElement(row, "td", LEFT), "code").text = cell
     return body
+
+
+def equal_once(rows: Iterable[Sequence[str]]) -> list[list[str]]:
+    """Return the rows of a table, those that differ in the numbers of names alone once, with how many there are.
+
+    >>> equal_once([("x", "input"), ("w0", "constant"), ("w1", "constant")])
+    [['x', 'input'], ['w0 × 2', 'constant']]
+    """
+    equal = equal_but_for_numbers("\n".join(row) for row in rows)
+    first = ((text.split("\n"), times) for text, times in equal)
+    return [[f"{name} × {times}" if times > 1 else name, *rest] for (name, *rest), times in first]
 
 
 def folded(parent: Element, summary: str, opened: bool = False) -> Element:

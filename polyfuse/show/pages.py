@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
@@ -12,6 +13,9 @@ from polyfuse.ir.nest_text import body_text
 from polyfuse.schedule import Schedule
 from polyfuse.show.card import line, table
 from polyfuse.show.labels import Row, rows
+
+Rows = Sequence[Sequence[str]]
+"""The cells of a table."""
 
 
 @proving("the view html")
@@ -37,17 +41,17 @@ def page(what: Nest | Schedule) -> str:
 
 def _nest(nest: Nest) -> Element:
     block = Element("div", {"class": "polyfuse-nest"})
-    nest_tables(nest, block)
+    nest_tables(nest, block, list)
     return block
 
 
-def nest_tables(nest: Nest, into: Element) -> None:
-    """Add a nest's tensors and statements."""
+def nest_tables(nest: Nest, into: Element, chosen: Callable[[Rows], Rows]) -> None:
+    """Add a nest's tensors and statements, of each those rows that are chosen."""
     line(into, f"nest {nest.name}", f" over {nest.context}")
-    tensors = [(t.name, t.role, str(t).partition(": ")[2]) for t in nest.tensors]
-    table(into, ("tensor", "role", "elements"), tensors)
-    statements = [(s.name, body_text(s), str(s.domain)) for s in nest.statements]
-    table(into, ("statement", "computes", "for each instance in"), statements)
+    tensors: Rows = [(t.name, t.role, str(t).partition(": ")[2]) for t in nest.tensors]
+    table(into, ("tensor", "role", "elements"), chosen(tensors))
+    statements: Rows = [(s.name, body_text(s), str(s.domain)) for s in nest.statements]
+    table(into, ("statement", "computes", "for each instance in"), chosen(statements))
 
 
 def _schedule(schedule: Schedule) -> Element:

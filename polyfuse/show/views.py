@@ -18,7 +18,7 @@ from polyfuse.machine import Machine
 from polyfuse.machine.levels import bytes_text
 from polyfuse.measure import duration
 from polyfuse.schedule import Schedule
-from polyfuse.show.card import bar, card, folded, line, table, text_block, written
+from polyfuse.show.card import bar, card, equal_once, folded, line, table, text_block, written
 from polyfuse.show.folded_tree import add_row, add_tree
 from polyfuse.show.pages import nest_tables
 from polyfuse.strategy.cost.price import ScheduleCost
@@ -51,7 +51,7 @@ def fill(value: object, into: Element) -> None:
 
 @fill.register
 def _(nest: Nest, into: Element) -> None:
-    nest_tables(nest, into)
+    nest_tables(nest, into, equal_once)
 
 
 @fill.register
@@ -101,10 +101,7 @@ def _(plan: Plan, into: Element) -> None:
         )
         for group, once in zip(plan.groups, plan.once, strict=True)
     ]
-    equal = equal_but_for_numbers("\n".join(row) for row in rows)
-    first = [(text.split("\n"), times) for text, times in equal]
-    once_each = [(f"{name} × {times}" if times > 1 else name, *rest) for (name, *rest), times in first]
-    table(into, ("kernel", "expected", "FLOP", "bytes", "runs"), once_each)
+    table(into, ("kernel", "expected", "FLOP", "bytes", "runs"), equal_once(rows))
     add_kernels(folded(into, "the schedule"), plan.schedule)
     add_remarks(folded(into, quantity(len(plan.log), "decision")), plan.log)
 

@@ -142,3 +142,15 @@ def test_the_key_of_a_compile_has_every_field_of_the_machine(change: dict[str, f
     machine = pf.Machine.preset("zen5")
     other = replace(machine, **change)
     assert key_parts(dense(), None, machine, {})["machine"] != key_parts(dense(), None, other, {})["machine"]
+
+
+def test_the_card_of_a_nest_has_equal_layers_once() -> None:
+    layers = nn.Sequential(*[each for k in range(12) for each in (nn.Linear(16, 16, seed=k), nn.ReLU())])
+    nest = pf.lower(layers, batch=4)
+    shown = text(nest)
+    assert "w0 × 12constantfloat32[16, 16]" in shown
+    assert "bias0 × 12z0[i, j] = y0[i, j] + b0[j]" in shown
+    assert "mac0y0[i, j] += x[i, k] * w0[k, j]" in shown
+    assert "mac1 × 11y1[i, j] += a0[i, k] * w1[k, j]" in shown
+    assert "mac7" not in shown
+    assert "mac7" in pf.show.html(nest)
