@@ -37,7 +37,7 @@ from polyfuse.runtime.cuda.device_arrays import call_in_place, is_on_gpu
 from polyfuse.runtime.cuda.driver import Gpu, missing
 from polyfuse.runtime.cuda.kernel_times import kernel_times
 from polyfuse.runtime.cuda.known_calls import KnownCalls
-from polyfuse.runtime.cuda.runner import CudaProgram
+from polyfuse.runtime.cuda.runner import CudaProgram, build_kernels
 from polyfuse.runtime.emulated.runner import EmulatedProgram
 from polyfuse.runtime.interface import Phases
 from polyfuse.runtime.memory.arenas import Arenas, at_least_1d
@@ -492,6 +492,21 @@ class Executable:
     def source(self) -> str:
         """The emitted source of all kernels."""
         return self.program.source
+
+    @property
+    def ptx(self) -> Mapping[str, str]:
+        """The PTX of each kernel by its name, for the GPU that was planned for; needs NVIDIA's compiler and no GPU.
+
+        Raises:
+            TargetUnavailable: if the executable is for a CPU, or the compiler (`polyfuse[cuda]`) is not installed.
+        """
+        machine = self.compiled.machine
+        if not isinstance(machine, GpuMachine):
+            raise TargetUnavailable(
+                f"ptx: kernels for {machine.name}, a CPU, have none; expected target='cuda'"
+            )
+        built = build_kernels(self.program, machine.gpu.compute_capability)
+        return {name: cubin.ptx for name, cubin in built.items()}
 
     @proving("memory_plan")
     def memory_plan(self, sizes: Sizes | None = None) -> MemoryPlan:

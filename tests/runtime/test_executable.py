@@ -422,3 +422,12 @@ def test_compiled_to_be_read_it_says_so_when_called() -> None:
     assert "cuda.blockIdx" in net.source
     with pytest.raises(TargetUnavailable, match="compiled for h200 to be read, not to be run here"):
         net(rows())
+
+
+def test_ptx_by_kernel_and_none_for_a_cpu() -> None:
+    pytest.importorskip("cuda.core", reason="NVIDIA's compiler is not installed")
+    net = pf.compile(cases.dense(8, 8, batch=4), target="cuda", machine="h200", device="none")
+    assert set(net.ptx) == {code.name for code in net.program.codes}
+    assert all(f".entry {name}" in text or ".visible .entry" in text for name, text in net.ptx.items())
+    with pytest.raises(TargetUnavailable, match="ptx: kernels for zen5, a CPU, have none"):
+        _ = pf.compile(small_nest(), target="cpu", machine="zen5").ptx
