@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from polyfuse.errors import quantity
 from polyfuse.errors.viewed import equal_but_for_numbers, shorter
 from polyfuse.lower_bounds.bounds import Bounds
+from polyfuse.measure import duration
 from polyfuse.runtime.cuda.kernel_times import KernelTime
 from polyfuse.show.card import card, line, table, written
-from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.tuning_trials import Tuning
 
 WIDTH = 18
@@ -70,7 +70,7 @@ class Report:
         launches = quantity(self.launches, "launch", "launches")
         return (
             f"<Report: {self.target}, {launches}, {self.flops:,} FLOP, {self.bytes_moved:,} bytes moved, "
-            f"{microseconds(self.predicted_seconds)} predicted>"
+            f"{duration(self.predicted_seconds)} predicted>"
         )
 
     def _repr_html_(self) -> str:
@@ -94,7 +94,7 @@ class Report:
                 f"{quantity(self.compiled_kernels, 'compiled kernel')}{once}",
                 *self._sizes(),
                 f"work              {self.flops:,} FLOP, {self.bytes_moved:,} bytes moved (model)",
-                f"predicted time    {1e6 * self.predicted_seconds:.2f} µs (model)",
+                f"predicted time    {duration(self.predicted_seconds)} (model)",
                 *(f"  {each}" for each in self.kernel_times),
                 f"temporaries       {self.arena_bytes:,} bytes in one arena, "
                 f"{self.arena_bytes_before:,} with one allocation each",

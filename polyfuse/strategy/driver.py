@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 
 from polyfuse.ir import Nest
 from polyfuse.machine import Machine
+from polyfuse.measure import duration
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.claims import Claims
-from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.fusion.alignments import Searches
 from polyfuse.strategy.fusion.group_search import KeptApart
 from polyfuse.strategy.options import PlannerOptions
@@ -86,7 +86,7 @@ def each_with_numbers(
     pass_: str, candidate: Candidate, taken: bool, reason: Reason, so: float, otherwise: float
 ) -> Iterable[Remark]:
     """A remark on each thing that the candidate has done, with both numbers."""
-    numbers = f"{microseconds(so)} so, {microseconds(otherwise)} {candidate.otherwise}"
+    numbers = f"{duration(so)} so, {duration(otherwise)} {candidate.otherwise}"
     for line in candidate.done:
         if taken:
             text = f"{line}: {numbers}."

@@ -11,8 +11,9 @@ from polyfuse.errors import quantity
 from polyfuse.errors.viewed import Viewed
 from polyfuse.ir import Violation
 from polyfuse.machine import Machine
+from polyfuse.measure import duration
 from polyfuse.schedule import Schedule
-from polyfuse.strategy.cost.roofline import KernelCost, microseconds
+from polyfuse.strategy.cost.roofline import KernelCost
 from polyfuse.strategy.remarks import Reason, Remark
 
 
@@ -138,7 +139,7 @@ class Plan(Viewed):
         return replace(self, remarks=(*self.remarks, *remarks))
 
     def __repr__(self) -> str:
-        expected = f"{microseconds(self.seconds)} expected on {self.machine.name}"
+        expected = f"{duration(self.seconds)} expected on {self.machine.name}"
         taken = sum(remark.taken for remark in self.log)
         return (
             f"<Plan of {self.schedule.given.name}: {quantity(len(self.groups), 'kernel')}, {expected}; "
@@ -147,7 +148,7 @@ class Plan(Viewed):
 
     def __str__(self) -> str:
         lines = [
-            f"{quantity(len(self.groups), 'kernel')}, {microseconds(self.seconds)} expected on {self.machine.name}"
+            f"{quantity(len(self.groups), 'kernel')}, {duration(self.seconds)} expected on {self.machine.name}"
         ]
         marks = [" (once for all calls)" if each else "" for each in self.once]
         lines += [f"  {group}{mark}" for group, mark in zip(self.groups, marks, strict=True)]
@@ -161,7 +162,7 @@ def fused_sentence(
     kept = f"{bytes_saved} bytes and one launch are saved" if bytes_saved else "one launch is saved"
     return (
         f"{producer} and {consumer} are fused at {at}: {kept}; "
-        f"{microseconds(together)} together, {microseconds(apart)} apart."
+        f"{duration(together)} together, {duration(apart)} apart."
     )
 
 
@@ -179,15 +180,15 @@ def costly_sentence(
     why = f" ({' and '.join(reasons)})" if reasons else ""
     return (
         f"{producer} and {consumer} may be fused at {at}, which does not pay: "
-        f"{microseconds(together.total)} together, {microseconds(total)} apart{why}."
+        f"{duration(together.total)} together, {duration(total)} apart{why}."
     )
 
 
 def marginal_sentence(producer: str, consumer: str, at: str, saved: float, least: float) -> str:
     """The reason why a fusion with an expected gain was not taken: the gain is within the model's error."""
     return (
-        f"{producer} and {consumer} may be fused at {at}, which hardly pays: {microseconds(saved)} would be saved, "
-        f"less than the {microseconds(least)} below which the model's answer is not worth a larger kernel."
+        f"{producer} and {consumer} may be fused at {at}, which hardly pays: {duration(saved)} would be saved, "
+        f"less than the {duration(least)} below which the model's answer is not worth a larger kernel."
     )
 
 

@@ -87,7 +87,7 @@ class Piece:
             except BadArgument as error:
                 self._remark(f"by Python: {_first_line(error)}")
             else:
-                self._remark("compiled")
+                self._remark("as machine code")
                 return _as_numbers(given)
         return self.python(*args)
 
@@ -116,7 +116,7 @@ class Piece:
         """The piece's lines, and how it ran."""
         first, last = self.lines
         lines = f"line {first}" if first == last else f"lines {first} to {last}"
-        ran = [f"{times} times {text}" for text, times in self.remarks.items()]
+        ran = [f"ran {times} times {text}" for text, times in self.remarks.items()]
         return f"{lines}: {'; '.join(ran) or 'not called yet'}"
 
 

@@ -66,8 +66,8 @@ def test_the_cheapest_is_kept_and_each_pass_has_its_remarks() -> None:
         ("b", False, Reason.DEARER),
     ]
     assert [str(each) for each in plan.remarks][1::2] == [
-        "a is there: 4e+06 µs so, 5e+06 µs without a.",
-        "not taken: b is there; 6e+06 µs so, 4e+06 µs without b.",
+        "a is there: 4 s so, 5 s without a.",
+        "not taken: b is there; 6 s so, 4 s without b.",
     ]
 
 

@@ -134,8 +134,8 @@ def test_a_graph_break_and_one_page() -> None:
         return torch.i0(y)
 
     page = explain(f, torch.randn(3, 4))
-    assert "2 graphs, 1 graph breaks" in page
-    assert "graph 0 (inference): 2 of 2 nodes in 1 regions of polyfuse" in page
+    assert "2 graphs, 1 graph break\n" in page
+    assert "graph 0 (inference): 2 of 2 nodes in 1 region of polyfuse" in page
     assert "aten.i0.default: there is no importer" in page
 
 

@@ -85,14 +85,14 @@ def test_a_while_stays_python_around_a_compiled_piece() -> None:
     u = np.linspace(0.0, 1.0, 12) ** 2
     program = same(relaxed, u, u.copy(), 1e-3)
     (piece,) = program.pieces
-    assert list(piece.remarks) == ["compiled"]
-    assert piece.remarks["compiled"] > 5
-    assert program.explain().endswith(f"{piece.remarks['compiled']} times compiled")
+    assert list(piece.remarks) == ["as machine code"]
+    assert piece.remarks["as machine code"] > 5
+    assert program.explain().endswith(f"ran {piece.remarks['as machine code']} times as machine code")
 
 
 def test_pieces_stand_in_loops_and_branches() -> None:
     program = same(with_a_break, np.linspace(0.0, 1.3, 9))
-    assert [set(piece.remarks) for piece in program.pieces] == [{"compiled"}, {"compiled"}]
+    assert [set(piece.remarks) for piece in program.pieces] == [{"as machine code"}, {"as machine code"}]
 
 
 def test_what_is_no_nest_is_left_to_python() -> None:
@@ -154,7 +154,7 @@ def test_outer_arrays_are_those_of_the_call() -> None:
         x = np.ones(3)
         weighted(x)
         np.testing.assert_array_equal(x, weights)
-    assert list(weighted.pieces[0].remarks) == ["compiled"]
+    assert list(weighted.pieces[0].remarks) == ["as machine code"]
 
 
 def test_what_is_no_function_is_refused() -> None:

@@ -87,7 +87,7 @@ def _computes_the_same(first: Statement, second: Statement) -> bool:
 def difference(nest: Nest, first: Statement, second: Statement) -> str | None:
     """Return the difference that prevents two statements from being batched; None if there is none."""
     if not _computes_the_same(first, second):
-        both = "; ".join(f"{s.write} {s.op} {body_text(s)}" for s in (first, second))
+        both = "; ".join(map(body_text, (first, second)))
         return f"{first.name} and {second.name} compute different values: {both}"
     if not first.domain.reset_tuple_id().is_equal(second.domain.reset_tuple_id()):
         return f"{first.name} and {second.name} run over different domains: {first.domain}; {second.domain}"

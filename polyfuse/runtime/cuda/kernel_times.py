@@ -9,9 +9,9 @@ from math import ceil, prod
 from polyfuse.codegen.program import Program
 from polyfuse.errors import quantity
 from polyfuse.machine import Gpu
+from polyfuse.measure import duration
 from polyfuse.strategy import KernelCost
 from polyfuse.strategy.cost.occupancy import Occupancy, occupancy
-from polyfuse.strategy.cost.roofline import microseconds
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class KernelTime:
         registers = "registers not planned" if self.registers is None else f"{self.registers} registers"
         waves = quantity(self.waves, "wave")
         return (
-            f"{self.kernel}: {microseconds(self.cost.total)}: {self.cost.before}, "
-            f"{microseconds(self.cost.compute)} of instructions, {microseconds(self.cost.memory)} of bytes; "
+            f"{self.kernel}: {duration(self.cost.total)}: {self.cost.before}, "
+            f"{duration(self.cost.compute)} of instructions, {duration(self.cost.memory)} of bytes; "
             f"{self.blocks} × {self.threads} threads, {registers}, {self.shared_bytes} bytes shared: "
             f"{self.occupancy}, {waves}"
         )

@@ -11,11 +11,12 @@ from polyfuse.errors.proving import proving
 from polyfuse.errors.viewed import Viewed
 from polyfuse.ir.tree import ON_CORES, Tree, loops, parts, statements
 from polyfuse.machine import GpuMachine, Machine
+from polyfuse.measure import duration
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.composite import roofline_bounds
 from polyfuse.strategy.cost.counts import nominal_sizes
 from polyfuse.strategy.cost.finished import tree_costs
-from polyfuse.strategy.cost.roofline import KernelCost, microseconds
+from polyfuse.strategy.cost.roofline import KernelCost
 
 
 @dataclass(frozen=True)
@@ -99,12 +100,14 @@ class ScheduleCost(Viewed):
 
     def __repr__(self) -> str:
         kernels = quantity(len(self._calls), "kernel")
-        return f"<ScheduleCost on {self.machine.name}: {microseconds(self.seconds)}, {kernels}, {self.flops:,} FLOP>"
+        return (
+            f"<ScheduleCost on {self.machine.name}: {duration(self.seconds)}, {kernels}, {self.flops:,} FLOP>"
+        )
 
     def __str__(self) -> str:
         for_sizes = "".join(f", {name} = {value}" for name, value in self.sizes)
         head = (
-            f"{microseconds(self.seconds)} on {self.machine.name}{for_sizes}, at least {microseconds(self.bound)}: "
+            f"{duration(self.seconds)} on {self.machine.name}{for_sizes}, at least {duration(self.bound)}: "
             f"{quantity(len(self._calls), 'kernel')}"
         )
         return "\n".join((head, *(f"  {kernel}" for kernel in self.kernels)))

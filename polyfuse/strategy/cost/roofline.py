@@ -20,6 +20,7 @@ from polyfuse.analysis.banks import WARP
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Tree
 from polyfuse.machine import CpuMachine, Gpu, GpuMachine, Level, Machine
+from polyfuse.measure import duration
 from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.cpu_rows import row_seconds
@@ -124,16 +125,16 @@ class KernelCost:
     @property
     def before(self) -> str:
         """The overheads besides operations and bytes, as text."""
-        start = f"{microseconds(self.overhead - self.meeting_seconds)} to start"
+        start = f"{duration(self.overhead - self.meeting_seconds)} to start"
         if self.meetings:
-            start += f", {microseconds(self.meeting_seconds)} where all meet, {self.meetings} times"
-        return f"{start}, {microseconds(self.waiting)} waiting for memory" if self.waiting else start
+            start += f", {duration(self.meeting_seconds)} where all meet, {self.meetings} times"
+        return f"{start}, {duration(self.waiting)} waiting for memory" if self.waiting else start
 
     def __str__(self) -> str:
         return (
-            f"{microseconds(self.total)}: {self.before}, "
-            f"{microseconds(self.compute)} for {self.flops} operations at {self.utilisation:.1%} of the machine and "
-            f"{microseconds(self.memory)} for {self.compulsory} bytes once and {self.again} bytes again "
+            f"{duration(self.total)}: {self.before}, "
+            f"{duration(self.compute)} for {self.flops} operations at {self.utilisation:.1%} of the machine and "
+            f"{duration(self.memory)} for {self.compulsory} bytes once and {self.again} bytes again "
             f"({self.tiles} tiles)"
         )
 
@@ -159,15 +160,6 @@ def combined(
         meetings,
         meeting_seconds,
     )
-
-
-def microseconds(seconds: float) -> str:
-    """Seconds in µs, three digits.
-
-    >>> microseconds(1.25e-6)
-    '1.25 µs'
-    """
-    return f"{seconds * 1e6:.3g} µs"
 
 
 Alone = Callable[[Nest, Kernel, KernelCost], KernelCost]

@@ -14,12 +14,13 @@ from dataclasses import replace
 from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.tree import loops_around
 from polyfuse.machine import CpuMachine
+from polyfuse.measure import duration
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.cpu_loops import LINE
 from polyfuse.strategy.cost.kernel_model import Kernel
-from polyfuse.strategy.cost.roofline import KernelCost, Tiling, microseconds
+from polyfuse.strategy.cost.roofline import KernelCost, Tiling
 from polyfuse.strategy.cpu.kernel import shaped
 from polyfuse.strategy.transforms.band_verbs import contracted, internal, users_in
 
@@ -110,6 +111,6 @@ def past_caches(
         saved = nbytes / machine.bandwidth(
             machine.level(counts.total_bytes), cost.utilisation * machine.units
         )
-        less = f"{microseconds(saved)} less to read what is overwritten"
+        less = f"{duration(saved)} less to read what is overwritten"
         said.append(f"{tensor} is stored past the caches: {sizes}; {less}.")
     return schedule, tuple(said)

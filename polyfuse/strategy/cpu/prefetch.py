@@ -20,12 +20,13 @@ from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.scalar import operations
 from polyfuse.ir.tree import Leaf, Loop, Tree, loops, parts, statements
 from polyfuse.machine import CpuMachine
+from polyfuse.measure import duration
 from polyfuse.rewrite import Overlapped
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
 from polyfuse.strategy.cost.cpu_loops import LINE
 from polyfuse.strategy.cost.kernel_model import Kernel
-from polyfuse.strategy.cost.roofline import CACHED, CPU_EXPOSED, KernelCost, microseconds
+from polyfuse.strategy.cost.roofline import CACHED, CPU_EXPOSED, KernelCost
 from polyfuse.strategy.cost.stencil_stages import StageCost
 from polyfuse.strategy.fusion.group_search import part_with
 
@@ -108,7 +109,7 @@ def _asking(
             refused += [f"{tensor} is not asked for ahead: {why}"] if why else []
     if not asked:
         return schedule, tuple(refused)
-    said = f"{what} ({', '.join(asked)}): {microseconds(saved)} less waiting for memory."
+    said = f"{what} ({', '.join(asked)}): {duration(saved)} less waiting for memory."
     return schedule, (said, *refused)
 
 

@@ -22,10 +22,10 @@ from polyfuse.ir.form import Form, form_of
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Tree, loops, parts, restrict, statements
 from polyfuse.machine import CpuMachine
+from polyfuse.measure import duration
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.cpu_loops import Estimator
-from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.cpu.gemm.schedule import BLOCKS
 from polyfuse.strategy.fusion.group_search import KeptApart
 from polyfuse.strategy.match.gemm import products_of
@@ -196,8 +196,8 @@ def _remark(doubts: Sequence[Doubt], together: float, apart: float, pays: bool, 
     more = f", and {quantity(len(others), 'group')} equal to it," if others else ""
     expected = sum(doubt.expected for doubt in doubts)
     line = (
-        f"{', '.join(first.names)}{more} {kept}: in their best shape {microseconds(together)} together and "
-        f"{microseconds(apart)} apart expected, where the search thought of {microseconds(expected)} together."
+        f"{', '.join(first.names)}{more} {kept}: in their best shape {duration(together)} together and "
+        f"{duration(apart)} apart expected, where the search thought of {duration(expected)} together."
     )
     names = tuple(name for doubt in doubts for name in doubt.names)
     return weighed(PASS, names, pays, line, apart, together, chosen)

@@ -23,9 +23,10 @@ from polyfuse.errors import quantity
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tree import Tree, loops, parts, statements
 from polyfuse.machine import GpuMachine
+from polyfuse.measure import duration
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.persistent_kernel import together
-from polyfuse.strategy.cost.roofline import KernelCost, microseconds
+from polyfuse.strategy.cost.roofline import KernelCost
 from polyfuse.strategy.cuda.persistent.launch_needs import Needs, needs_of
 from polyfuse.strategy.driver import Start
 from polyfuse.strategy.options import PlannerOptions
@@ -113,9 +114,9 @@ def _remark(
     line = (
         f"{run.kernels[0].names[0]} to {run.kernels[-1].names[-1]}: {count} kernels are one launch of {blocks} blocks "
         f"that wait for each other ({machine.name} holds {run.needs.held(machine)} at once): "
-        f"{quantity(count - 1, 'launch', 'launches')} of {microseconds(machine.launch_seconds)} less, "
-        f"{quantity(cost.meetings, 'grid barrier')} of {microseconds(machine.gpu.meeting_seconds(1))} more; "
-        f"{microseconds(cost.total)} so, {microseconds(apart)} apart."
+        f"{quantity(count - 1, 'launch', 'launches')} of {duration(machine.launch_seconds)} less, "
+        f"{quantity(cost.meetings, 'grid barrier')} of {duration(machine.gpu.meeting_seconds(1))} more; "
+        f"{duration(cost.total)} so, {duration(apart)} apart."
     )
     return weighed(PASS, names, True, line, cost.total, apart, chosen)
 

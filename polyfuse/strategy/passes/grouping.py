@@ -16,10 +16,11 @@ from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import CpuMachine, GpuMachine, Machine
+from polyfuse.measure import duration
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.claims import Claims
-from polyfuse.strategy.cost.roofline import Model, microseconds
+from polyfuse.strategy.cost.roofline import Model
 from polyfuse.strategy.cpu import stencil as tiled
 from polyfuse.strategy.cpu.by_data import kept_in_order
 from polyfuse.strategy.cpu.prefetch import PASS as PREFETCH
@@ -118,7 +119,7 @@ def _found(given: Start, claims: Claims, refused: KeptApart) -> tuple[Claims, Mo
         sum(m.cost(part).total for part in parts(found[0].tree))
         for m, found in ((model, whole), (other, parted))
     )
-    said = f"{microseconds(apart)}, {microseconds(usual)} with whole statements."
+    said = f"{duration(apart)}, {duration(usual)} with whole statements."
     chosen = choose.wished(SPLIT)
     if not choose.takes(SPLIT, (), apart < usual):
         remark = weighed(SPLIT, (), False, f"not taken: {split}; {said}", apart, usual, chosen)

@@ -22,11 +22,12 @@ from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import ON_CORES, Tree, loops, parts, statements
 from polyfuse.machine import CpuMachine
+from polyfuse.measure import duration
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.kernel_model import band_of
 from polyfuse.strategy.cost.parallel_regions import is_on_cores, region_cost
-from polyfuse.strategy.cost.roofline import REGION_AGAIN, WAIT_SECONDS, KernelCost, microseconds
+from polyfuse.strategy.cost.roofline import REGION_AGAIN, WAIT_SECONDS, KernelCost
 from polyfuse.strategy.driver import Start
 from polyfuse.strategy.options import PlannerOptions
 from polyfuse.strategy.plan import Group, Plan
@@ -72,7 +73,7 @@ class Joined:
 
     def remarks(self, together: float, apart: float, chosen: bool) -> Iterator[Remark]:
         """One for each run, with what the whole plan takes so and `apart`."""
-        numbers = f"{microseconds(together)} so, {microseconds(apart)} with a region for each kernel."
+        numbers = f"{duration(together)} so, {duration(apart)} with a region for each kernel."
         for run in self.runs:
             names = tuple(name for kernel in run for name in statements(kernel))
             line = f"{_sentence(run)} {numbers}" if run is self.runs[-1] else _sentence(run)
@@ -171,8 +172,8 @@ def _sentence(run: Sequence[Tree]) -> str:
     saved, waits = sum(map(is_on_cores, run)) - 1, len(run) - 1
     return (
         f"{run[0].names[0]} to {run[-1].names[-1]}: {len(run)} kernels are one parallel region, in which the cores "
-        f"wait for each other: {quantity(saved, 'region')} of {microseconds(REGION_AGAIN)} less, "
-        f"{quantity(waits, 'wait')} of {microseconds(WAIT_SECONDS)} more;"
+        f"wait for each other: {quantity(saved, 'region')} of {duration(REGION_AGAIN)} less, "
+        f"{quantity(waits, 'wait')} of {duration(WAIT_SECONDS)} more;"
     )
 
 

@@ -19,12 +19,13 @@ from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import SHARED, Loop, Tree, loops, parts, statements
 from polyfuse.machine import CpuMachine, Machine
+from polyfuse.measure import duration
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.kernel_model import kernel_of
 from polyfuse.strategy.cost.read_again import with_again
-from polyfuse.strategy.cost.roofline import Model, microseconds
+from polyfuse.strategy.cost.roofline import Model
 from polyfuse.strategy.cpu.gemm.recurrence import each_alone, stepped
 from polyfuse.strategy.fusion.group_search import part_with
 from polyfuse.strategy.match.gemm import products_among
@@ -160,8 +161,8 @@ def cheaper_in_turns(usual: Plan, other: Plan, behind: Behind, counts: Counts, c
     layers = ", ".join(stage.product for stage in behind.stages)
     form = "run behind each other on cores" if pays else "do not run behind each other on cores"
     line = (
-        f"the loops of {layers} {form}: {microseconds(together)} "
-        f"for all kernels with {cost.utilisation:.0%} of the cores at work and {kept}, {microseconds(apart)} with each "
+        f"the loops of {layers} {form}: {duration(together)} "
+        f"for all kernels with {cost.utilisation:.0%} of the cores at work and {kept}, {duration(apart)} with each "
         "loop by itself."
     )
     chosen = other if pays else usual

@@ -12,12 +12,13 @@ from itertools import combinations
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import Machine
+from polyfuse.measure import duration
 from polyfuse.rewrite import batch
 from polyfuse.rewrite.batching.agenda import compatible
 from polyfuse.rewrite.batching.batch import Batched
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
-from polyfuse.strategy.cost.roofline import Model, microseconds
+from polyfuse.strategy.cost.roofline import Model
 from polyfuse.strategy.fusion.group_search import early_statements
 from polyfuse.strategy.match.gemm import products_of
 from polyfuse.strategy.remarks import Reason, Remark, refused, weighed
@@ -44,7 +45,7 @@ def in_batches(nest: Nest, machine: Machine, choose: Choose = cheapest) -> tuple
         line = f"isomorphic statements are not batched: {', '.join(copied)} would be copied in each call."
         return nest, (refused(PASS, (), Reason.DEARER, line),)
     before, after = _unfused(nest, machine), _unfused(found.nest, machine)
-    numbers = f"{microseconds(after)} in batches, {microseconds(before)} apart, nothing fused"
+    numbers = f"{duration(after)} in batches, {duration(before)} apart, nothing fused"
     if not choose.takes(PASS, (), after < before):
         line = f"isomorphic statements are not batched: {numbers}."
         return nest, (weighed(PASS, (), False, line, after, before, choose.wished(PASS)),)

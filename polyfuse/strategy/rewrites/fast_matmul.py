@@ -17,10 +17,10 @@ from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Nest, Statement
 from polyfuse.ir.number_types import is_real
 from polyfuse.machine import CpuMachine, GpuMachine, Machine
+from polyfuse.measure import duration
 from polyfuse.rewrite.bilinear.apply import bilinear
 from polyfuse.rewrite.bilinear.dimension_roles import Roles, roles_of
 from polyfuse.strategy.cost.bilinear_products import is_constant
-from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.cpu.gemm.bilinear_cost import Price
 from polyfuse.strategy.cuda.gemm.bilinear_cost import GpuPrice
 from polyfuse.strategy.remarks import Reason, Refused, Remark, applied, refused, weighed
@@ -165,7 +165,7 @@ def _automatic(
             f"classical one's, the limit is {wanted.accuracy:g}."
         )
         return nest, refused(PASS, (name,), Reason.WANTED, line)
-    compared = f"{microseconds(best.seconds)} by {best}, {microseconds(usual)} as it stands"
+    compared = f"{duration(best.seconds)} by {best}, {duration(usual)} as it stands"
     if best.seconds >= CLEARLY * usual:
         line = f"is computed as it stands, a fast product does not clearly pay: {compared}."
         return nest, weighed(PASS, (name,), False, line, best.seconds, usual)

@@ -18,10 +18,11 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tree import parts, restrict
 from polyfuse.machine import Machine
 from polyfuse.machine.levels import size_text
+from polyfuse.measure import duration
 from polyfuse.rewrite.gradient.checkpoints import Cut
 from polyfuse.rewrite.gradient.recompute import Passes, recomputed
 from polyfuse.strategy.cost.counts import Counts
-from polyfuse.strategy.cost.roofline import Model, microseconds
+from polyfuse.strategy.cost.roofline import Model
 from polyfuse.strategy.fusion.gemm_pairs import alone_cost
 from polyfuse.strategy.remarks import Remark, weighed
 
@@ -168,8 +169,8 @@ def _of_segments(prices: _Prices, cut: Cut) -> Remark:
     storing = sum(map(prices.storing, (*cut.points, *prices.filled)))
     line = (
         f"Loop {cut.loop} runs again in {quantity(cut.count, 'segment')}, with {size_text(states).strip()} of states "
-        f"and {size_text(values).strip()} for one segment: {microseconds(again)} to compute it again, "
-        f"{microseconds(storing)} to store and load."
+        f"and {size_text(values).strip()} for one segment: {duration(again)} to compute it again, "
+        f"{duration(storing)} to store and load."
     )
     return weighed(PASS, cut.points, True, line, again, storing, chosen=True)
 
@@ -179,9 +180,9 @@ def _remark(prices: _Prices, tensor: str, again: Collection[str]) -> Remark:
     storing, computing = prices.storing(tensor), prices.computing(tensor, again)
     size = size_text(prices.counts.tensor_bytes(tensor)).strip()
     if computing is None:
-        line = f"{tensor} ({size}) is kept, as a value that it is computed of is overwritten: {microseconds(storing)}."
+        line = f"{tensor} ({size}) is kept, as a value that it is computed of is overwritten: {duration(storing)}."
         return weighed(PASS, (tensor,), False, line, float("inf"), storing)
-    numbers = f"{microseconds(computing)} to compute it again, {microseconds(storing)} to store and load it"
+    numbers = f"{duration(computing)} to compute it again, {duration(storing)} to store and load it"
     done = "is computed again in the backward pass" if tensor in again else "is kept"
     taken = tensor in again
     line = f"{tensor} ({size}) {done}: {numbers}."

@@ -17,6 +17,7 @@ from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest, Statement
 from polyfuse.ir.precision import Math
 from polyfuse.machine import Machine
+from polyfuse.measure import duration
 from polyfuse.rewrite import (
     Online,
     factor,
@@ -31,7 +32,6 @@ from polyfuse.rewrite import (
 )
 from polyfuse.rewrite.reductions.under_maximum import has_exponential
 from polyfuse.sets import IN, bounding_box
-from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.driver import Candidate, Start
 from polyfuse.strategy.match.gemm import products_of
 from polyfuse.strategy.plan import Plan
@@ -111,7 +111,7 @@ def one_pass_remarks(
 ) -> Iterator[Remark]:
     """The remark on sums under maxima in one pass, `so` many seconds, or with whole rows."""
     form = "run in one pass" if taken else "do not run in one pass"
-    numbers = f"{microseconds(so)} in one pass, {microseconds(otherwise)} with whole rows"
+    numbers = f"{duration(so)} in one pass, {duration(otherwise)} with whole rows"
     yield Remark(pass_, (), taken, reason, f"sums under a maximum {form}: {numbers}.", (so, otherwise))
 
 

@@ -17,11 +17,11 @@ import sympy
 from polyfuse.errors import IllegalRewrite
 from polyfuse.ir import Nest, Statement
 from polyfuse.machine import CpuMachine
+from polyfuse.measure import duration
 from polyfuse.rewrite import Overlapped, inline, overlap, why_not_inline
 from polyfuse.rewrite.inline import reads, substituted
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.claims import Claims, Tiled
-from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.cost.stencil_stages import StageCost, StageModel, slots
 from polyfuse.strategy.match.stencil import Parts, Pipeline, parts_of_tiles, pipelines
 from polyfuse.strategy.remarks import Reason, Remark, weighed
@@ -82,8 +82,8 @@ def _decided(nest: Nest, pipeline: Pipeline, machine: CpuMachine, choose: Choose
     choices = sorted(_choices(nest, model, pipeline, stages), key=lambda each: each.cost.total)
     first = choices[0].cost
     if not choose.takes(PASS, pipeline.results, first.total < whole.total):
-        tiles = f"{microseconds(first.total)} {choices[0].how}"
-        line = f", which does not pay: {tiles}, {microseconds(whole.total)} stage by stage."
+        tiles = f"{duration(first.total)} {choices[0].how}"
+        line = f", which does not pay: {tiles}, {duration(whole.total)} stage by stage."
         return left(Reason.DEARER, line, (first.total, whole.total))
     best = choose.best(
         PASS,
@@ -253,5 +253,5 @@ def _tiled_sentence(made: Overlapped, name: str, best: StageCost, whole: StageCo
     saved = max(0, whole.once - best.once - best.again)
     return (
         f"the stages of {name} run together in tiles of {_by(best.sizes)}, computed per element: {counts}; "
-        f"{saved} bytes less move, {microseconds(best.total)} in tiles, {microseconds(whole.total)} stage by stage."
+        f"{saved} bytes less move, {duration(best.total)} in tiles, {duration(whole.total)} stage by stage."
     )

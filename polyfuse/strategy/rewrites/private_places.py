@@ -14,11 +14,11 @@ from polyfuse.ir import Nest
 from polyfuse.ir.masks import compared_dims, named_dims
 from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import CpuMachine, Machine
+from polyfuse.measure import duration
 from polyfuse.rewrite.reductions.split_reduction import split_reduction, why_not_split_reduction
 from polyfuse.sets import SET, bounding_count
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
-from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.remarks import Remark, weighed
 from polyfuse.strategy.rewrites.split_reduction import reduced_dims
 
@@ -44,9 +44,7 @@ def with_private_places(
         if not dim or why_not_split_reduction(nest, name, dim, size=size) is not None:
             continue
         so, otherwise = _seconds(nest, name, machine)
-        numbers = (
-            f"{microseconds(so)} with arrays for {machine.units} cores, {microseconds(otherwise)} on one"
-        )
+        numbers = f"{duration(so)} with arrays for {machine.units} cores, {duration(otherwise)} on one"
         chosen = choose.wished(PASS)
         taken = choose.takes(PASS, (name,), so < otherwise)
         text = f"{name}: {numbers}."

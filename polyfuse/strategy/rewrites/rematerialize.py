@@ -21,11 +21,12 @@ from collections.abc import Iterator
 
 from polyfuse.ir import Nest, Statement
 from polyfuse.machine import Machine
+from polyfuse.measure import duration
 from polyfuse.rewrite.inline import inline, reads, why_not_inline
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.op_latency import effort
-from polyfuse.strategy.cost.roofline import CACHED, microseconds
+from polyfuse.strategy.cost.roofline import CACHED
 from polyfuse.strategy.fusion.alignments import Searches
 from polyfuse.strategy.fusion.price_nest import Priced, priced
 from polyfuse.strategy.match.stencil import pipelines
@@ -61,7 +62,7 @@ def computed_where_read(
         made = inline(nest, name)
         other = priced(made.nest, machine, known)
         chosen = choose.wished(PASS, (name,))
-        numbers = f"{microseconds(other.seconds)} expected so, {microseconds(usual.seconds)} with it stored"
+        numbers = f"{duration(other.seconds)} expected so, {duration(usual.seconds)} with it stored"
         if not choose.takes(PASS, (name,), _without(usual, name) == set(other.kernels)):
             line = f"{made.tensor} is stored: without it its readers would run in other kernels."
             said.append(refused(PASS, (name,), Reason.OTHERS_CHANGE, line))

@@ -20,12 +20,12 @@ from math import ceil, isfinite, prod
 from polyfuse.ir import Nest
 from polyfuse.ir.scalar import read
 from polyfuse.machine import GpuMachine, Machine
+from polyfuse.measure import duration
 from polyfuse.rewrite import accumulate
 from polyfuse.rewrite.reductions.split_reduction import split_reduction, why_not_split_reduction
 from polyfuse.rewrite.shares import Shares
 from polyfuse.sets import bounding_count, dimension
 from polyfuse.strategy.candidates import Choose, cheapest
-from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.cuda.gemm.schedule import product_of, whole_steps
 from polyfuse.strategy.cuda.gemm.stream_k import InShares, Priced, cheapest_in_shares, seconds_to_add
 from polyfuse.strategy.cuda.tiles.tile_candidates import tiles_for
@@ -121,8 +121,8 @@ def in_parts(nest: Nest, machine: GpuMachine, choose: Choose = cheapest) -> Part
         if shared is not None and made.dealt is not None:
             dealt_out[made.partial] = InShares(shared.tile, made.dealt)
         line = (
-            f"{made}, {taken.size} steps of {dim} each: {microseconds(taken.seconds)}, "
-            f"{microseconds(whole.seconds)} in one piece."
+            f"{made}, {taken.size} steps of {dim} each: {duration(taken.seconds)}, "
+            f"{duration(whole.seconds)} in one piece."
         )
         chosen = choose.wished(PASS, (name,))
         names = name, made.partial

@@ -22,6 +22,7 @@ from polyfuse.ir.number_types import is_real
 from polyfuse.ir.scalar import operations
 from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import GpuMachine, Machine
+from polyfuse.measure import duration
 from polyfuse.rewrite.inline import inline, reads, why_not_inline
 from polyfuse.rewrite.reductions.split_reduction import (
     SplitReduction,
@@ -31,7 +32,6 @@ from polyfuse.rewrite.reductions.split_reduction import (
 from polyfuse.sets import IN, OUT, bounding_count, dimension
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts, stride
-from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.fusion.alignments import Searches
 from polyfuse.strategy.fusion.price_nest import price
 from polyfuse.strategy.match.lane_reductions import LONG_ROW, row_threads
@@ -79,7 +79,7 @@ def in_two_passes(
         return nest, ()
     known = searches or Searches()
     before, after = price(nest, machine, known), price(done, machine, known)
-    numbers = f"{microseconds(after)} in two passes, {microseconds(before)} in one"
+    numbers = f"{duration(after)} in two passes, {duration(before)} in one"
     most = before * (NEXT_TO_NOTHING if machine.kind == "cpu" and _sums(nest, done) else 1.0)
     chosen = choose.wished(PASS)
     if not choose.takes(PASS, (), after < most):

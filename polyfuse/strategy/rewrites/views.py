@@ -10,11 +10,12 @@ from __future__ import annotations
 from polyfuse.ir import Nest, Statement
 from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import CpuMachine, Machine
+from polyfuse.measure import duration
 from polyfuse.rewrite import Composed, compose_views
 from polyfuse.rewrite.views.flow import is_view
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
-from polyfuse.strategy.cost.roofline import TILE_EFFICIENCY, microseconds
+from polyfuse.strategy.cost.roofline import TILE_EFFICIENCY
 from polyfuse.strategy.fusion.group_search import early_statements
 from polyfuse.strategy.match.gemm import products_of
 from polyfuse.strategy.remarks import Reason, Remark, applied, refused
@@ -78,8 +79,8 @@ def _why_keep(before: Nest, done: Composed, machine: Machine) -> str | None:
         return None
     names = ", ".join(s.name for s in lost)
     return (
-        f"{names} would no longer run in blocks, about {microseconds(slower)} slower, and the copy takes "
-        f"{microseconds(copying)}"
+        f"{names} would no longer run in blocks, about {duration(slower)} slower, and the copy takes "
+        f"{duration(copying)}"
     )
 
 

@@ -13,12 +13,12 @@ import islpy as isl
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.access import Access
 from polyfuse.ir.tree import Loop, loops, loops_around, statements
+from polyfuse.measure import duration
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
 from polyfuse.sets import IN, OUT
 from polyfuse.strategy.cost.counts import Counts, dims_of
 from polyfuse.strategy.cost.cpu_loops import LOOP_SECONDS
-from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.fusion.group_search import part_with
 
 SHORT = 256
@@ -40,7 +40,7 @@ def in_long_rows(schedule: Schedule, counts: Counts, first: str) -> tuple[Schedu
         saved = counts.work(name).instances / (size or 1) * LOOP_SECONDS
         said.append(
             f"{around.name} and {within.name} are one loop of {extent(schedule.nest, joined)} values: "
-            f"{microseconds(saved)} less to enter loops of {size}."
+            f"{duration(saved)} less to enter loops of {size}."
         )
         found = _next(schedule, first)
     return schedule, tuple(said)

@@ -18,12 +18,12 @@ from polyfuse.errors import IllegalSchedule, InvalidSchedule, quantity
 from polyfuse.errors.budget import at_most, stopped
 from polyfuse.ir.tree import Loop, Tree, sequence, statements
 from polyfuse.machine import CpuMachine
+from polyfuse.measure import duration
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.cpu_loops import Estimator
 from polyfuse.strategy.cost.kernel_model import kernel_of
-from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.fusion.group_search import part_of
 from polyfuse.strategy.remarks import Reason, Refused
@@ -93,7 +93,7 @@ def planned(
         for tensor in internal(kernel_of(counts, part)):
             done = contracted(done, tensor, users_in(done, names, tensor), machine)
         notes += draft.notes
-        notes.append(f"{microseconds(total)} expected, {microseconds(original)} in the order as written")
+        notes.append(f"{duration(total)} expected, {duration(original)} in the order as written")
         return Planned(done, tuple(notes))
     return Planned(schedule, tuple(notes))
 

@@ -2,7 +2,6 @@
 
 # ruff: noqa: F821  (sizes are names in annotations)
 
-import re
 from dataclasses import replace
 from itertools import product
 
@@ -15,6 +14,7 @@ from polyfuse.strategy.cost.composite import schedule_costs
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.load_balance import busiest, cores_at_work, place_one_by_one
 from polyfuse.strategy.pipeline import plan_for
+from tests.support.durations import seconds_in
 
 N = 40
 ZEN5 = Machine.preset("zen5")
@@ -108,8 +108,8 @@ def test_what_is_expected_of_a_core_are_all_products_that_it_does() -> None:
 
     def expected(units: int) -> float:
         said = "\n".join(plan_for(products, replace(ZEN5, units=units)).groups[0].notes)
-        (found,) = re.findall("(.*) µs expected on one core", said)
-        return float(found)
+        (found,) = (line for line in said.split("\n") if "expected on one core" in line)
+        return seconds_in(found)[0]
 
     assert expected(2) == pytest.approx(expected(1) / 2, rel=0.02)
     assert expected(4) == pytest.approx(expected(1) / 3, rel=0.02)

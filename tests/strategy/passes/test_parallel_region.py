@@ -47,7 +47,7 @@ def test_four_layers_of_512_are_one_region_behind_the_packs() -> None:
     (said,) = regions_said(plan)
     assert said.startswith(
         "zero0 to relu3: 4 kernels are one parallel region, in which the cores wait for each other: 3 regions of "
-        "2.5 µs less, 3 waits of 0.5 µs more; "
+        "2.5 µs less, 3 waits of 500 ns more; "
     )
     assert said.endswith(" µs with a region for each kernel.")
 

@@ -9,6 +9,7 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tree import loops, parts
 from polyfuse.schedule.chains import chain_from
 from polyfuse.strategy import plan_for
+from tests.support.durations import seconds_in
 from tests.support.loop_programs import (
     floyd_warshall,
     gemm,
@@ -89,5 +90,5 @@ def test_a_budget_stops_pricing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_never_dearer_than_as_written() -> None:
     for make in (jacobi_2d, lu, seidel_2d):
         expected = next(n for n in reversed(plan_for(make(), CPU).notes) if "expected" in n)
-        ours, written = (float(part.split("µs")[0].split()[-1]) for part in expected.split("expected,"))
+        ours, written = (seconds_in(part)[0] for part in expected.split("expected,"))
         assert ours <= written

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
+from polyfuse.measure import duration
 from polyfuse.strategy.cpu.gemm.block_cost import packing
 from polyfuse.strategy.cpu.gemm.blocks import Blocking, Operand, Task
 
@@ -39,7 +40,7 @@ def sentences(task: Task, b: Blocking, names: tuple[str, str, str], often: float
     expected = (
         2.0 * e.batches * e.rows * e.columns * e.steps * e.window / b.seconds / m.peak(task.itemsize, 1.0)
     )
-    lines.append(f"{1e6 * b.seconds * often:.3g} µs expected on one core, {expected:.0%} of its peak")
+    lines.append(f"{duration(b.seconds * often)} expected on one core, {expected:.0%} of its peak")
     return tuple(lines)
 
 
@@ -51,7 +52,8 @@ def _packed_sentence(task: Task, b: Blocking, block: int) -> str:
         (b.pack_left, task.left, f"{b.rows} rows of it, {kib(task.left.stride)} apart, stay in L1"),
     ):
         parts.append(f"{operand.tensor} is {_packed_how(operand, packed)} ({other})")
-    return f"{parts[0]}; {parts[1]}; packing takes {1e6 * packing(task, b):.3g} µs"
+    seconds = packing(task, b)
+    return "; ".join(parts) + (f"; packing takes {duration(seconds)}" if seconds else "")
 
 
 def _packed_how(operand: Operand, packed: bool) -> str:

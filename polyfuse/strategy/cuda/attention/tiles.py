@@ -22,10 +22,10 @@ from polyfuse.errors import quantity
 from polyfuse.ir.precision import Math
 from polyfuse.layouts import Layout, SmemLayout
 from polyfuse.machine import Gpu, GpuMachine
+from polyfuse.measure import duration
 from polyfuse.schedule.microkernel_verb import MOST_REGISTERS, registers_for
 from polyfuse.strategy.cost.gpu_cycles import LATENCY, hertz
 from polyfuse.strategy.cost.occupancy import occupancy
-from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.cuda.tiles.mma import Fma
 from polyfuse.strategy.cuda.tiles.smem_layouts import Panel
 from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
@@ -260,7 +260,7 @@ def _costed(s: PassShape, sizes: Sizes, machine: GpuMachine, gpu: Gpu) -> PassSh
     every = waves * passes * resident / cycles
     parts = ", ".join(f"{value:.0f} of {name}" for name, value in needs.items())
     why = (
-        f"{microseconds(seconds)} expected: {quantity(blocks, 'block')}, {resident} on an SM, "
+        f"{duration(seconds)} expected: {quantity(blocks, 'block')}, {resident} on an SM, "
         f"{quantity(waves, 'wave')} of {quantity(passes, 'block')} of keys of {block:.0f} cycles "
         f"({parts} a block; {'latency' if wait > resident * busy else what} decides)"
     )

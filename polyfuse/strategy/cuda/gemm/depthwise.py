@@ -23,6 +23,7 @@ from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Access, Nest
 from polyfuse.ir.tree import Loop, Tree, parts, statements
 from polyfuse.machine import GpuMachine
+from polyfuse.measure import duration
 from polyfuse.schedule import Schedule
 from polyfuse.sets import greatest
 from polyfuse.strategy.candidates import Choose
@@ -30,7 +31,7 @@ from polyfuse.strategy.cost.composite import finished_cost
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
 from polyfuse.strategy.cost.gpu_cycles import hertz
 from polyfuse.strategy.cost.kernel_model import Kernel
-from polyfuse.strategy.cost.roofline import Model, microseconds
+from polyfuse.strategy.cost.roofline import Model
 from polyfuse.strategy.cuda.gemm.schedule import why_seen
 from polyfuse.strategy.cuda.tiles.rasterization import GRID
 from polyfuse.strategy.cuda.tiles.tile_shape import SCHEDULERS
@@ -146,7 +147,7 @@ def in_window_rows(
     )
     plain, seconds = _seconds(found, extents, {}, machine), _seconds(found, extents, best, machine)
     if not choose.takes(PASS, kernel.names, seconds < plain):
-        line = f"{microseconds(seconds)} of instructions expected, {microseconds(plain)} with one result a thread"
+        line = f"{duration(seconds)} of instructions expected, {duration(plain)} with one result a thread"
         return Refused(Reason.DEARER, line)
     try:
         done = _made(schedule, kernel, found, band, extents, best)
@@ -156,7 +157,7 @@ def in_window_rows(
         return done
     note = (
         f"{found.statement} in rows of windows: {_by(best)} neighbouring results a thread, each pixel loaded once; "
-        f"{microseconds(seconds)} of instructions expected, {microseconds(plain)} with one result a thread"
+        f"{duration(seconds)} of instructions expected, {duration(plain)} with one result a thread"
     )
     chosen = choose.wished(PASS, kernel.names)
     (own,) = (p for p in parts(done.tree) if found.statement in statements(p))

@@ -20,12 +20,12 @@ from math import ceil
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.machine import Gpu, GpuMachine
+from polyfuse.measure import duration
 from polyfuse.rewrite.reductions.stream_k import Dealt
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.gpu_cycles import seconds_of_wait
 from polyfuse.strategy.cost.kernel_model import Kernel
-from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.cuda.gemm.schedule import ResultLoops, Tiles, of_one_step
 from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
 from polyfuse.strategy.match.gemm import Product, contractions_of
@@ -105,7 +105,7 @@ def _priced(t: ThreadblockTile, extents: Extents, machine: GpuMachine, gpu: Gpu)
     seconds = machine.launch_seconds + share * t.tile + begun * seconds_of_wait(machine) + storing
     part = share * resident / most
     why = (
-        f"{microseconds(seconds)} expected: {slots} blocks, {resident} on an SM, one share of {share} tiles of steps "
+        f"{duration(seconds)} expected: {slots} blocks, {resident} on an SM, one share of {share} tiles of steps "
         f"each, where {blocks} blocks of {t.tiles} would take {waves} {'wave' if waves == 1 else 'waves'}"
     )
     shared = replace(

@@ -8,12 +8,13 @@ from dataclasses import replace
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Tree, parts, statements
 from polyfuse.machine import GpuMachine
+from polyfuse.measure import duration
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.cost.composite import finished_cost, kernels_of
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.kernel_model import Kernel
-from polyfuse.strategy.cost.roofline import KernelCost, Model, Tiling, microseconds
+from polyfuse.strategy.cost.roofline import KernelCost, Model, Tiling
 from polyfuse.strategy.cuda.attention.mma_tiles import beside_tensor_cores
 from polyfuse.strategy.cuda.attention.schedule import shaped
 from polyfuse.strategy.cuda.attention.tiles import PassShape
@@ -84,7 +85,7 @@ def in_registers(
     plain = model.cost(part)
     best, alone = shapes[0], plain.total + waiting_seconds(shapes[0], machine)
     if not choose.takes(PASS, kernel.names, best.seconds <= alone, "form", (best.seconds, alone)):
-        line = f"{microseconds(best.seconds)} expected, {microseconds(alone)} with one result a thread"
+        line = f"{duration(best.seconds)} expected, {duration(alone)} with one result a thread"
         return Refused(Reason.DEARER, line)
     best = choose.best(
         PASS,

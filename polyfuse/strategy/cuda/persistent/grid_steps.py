@@ -20,6 +20,7 @@ from polyfuse.errors import IllegalSchedule, InvalidSchedule, quantity
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.tree import Loop, Sequence, Tree, loops, statements
 from polyfuse.machine import GpuMachine
+from polyfuse.measure import duration
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.chains import chain_from
 from polyfuse.strategy.candidates import Choose
@@ -28,7 +29,7 @@ from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.kernel_model import Kernel, kernel_of
 from polyfuse.strategy.cost.occupancy import occupancy
 from polyfuse.strategy.cost.persistent_kernel import grid_meetings, together
-from polyfuse.strategy.cost.roofline import KernelCost, microseconds
+from polyfuse.strategy.cost.roofline import KernelCost
 from polyfuse.strategy.cuda import time_loops as loops_cuda
 from polyfuse.strategy.cuda.persistent.launch_needs import needs_of
 from polyfuse.strategy.cuda.persistent.step_choices import decided
@@ -60,9 +61,9 @@ def in_order(
     kernels = dict.fromkeys(part_with(usual.schedule, name) for name in names)
     alone = sum(finished_cost(own, kernel, machine).total for kernel in kernels)
     if choose.takes(PASS, names, cost.total < alone, "steps", (cost.total, alone)):
-        why = f"{microseconds(alone)} expected, if no block waits for another"
+        why = f"{duration(alone)} expected, if no block waits for another"
         return replace(done, notes=(*done.notes, why)), cost
-    why = f"not by all blocks together: {microseconds(cost.total)} expected, {microseconds(alone)} so"
+    why = f"not by all blocks together: {duration(cost.total)} expected, {duration(alone)} so"
     return replace(usual, notes=(*usual.notes, why)), None
 
 
@@ -196,7 +197,7 @@ def _priced(
     total = together([(cost, 1) for cost in costs], meetings, machine)
     several = f", in {len(costs)} parts each" if len(costs) > 1 else ""
     line = (
-        f"all blocks take the steps of {step} together{several}: {microseconds(total.total)} "
-        f"expected, {microseconds(total.meeting_seconds)} of it in {quantity(meetings, 'grid barrier')}"
+        f"all blocks take the steps of {step} together{several}: {duration(total.total)} "
+        f"expected, {duration(total.meeting_seconds)} of it in {quantity(meetings, 'grid barrier')}"
     )
     return Planned(done.schedule, (line, *done.notes)), total

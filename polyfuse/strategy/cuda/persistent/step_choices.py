@@ -18,10 +18,10 @@ from typing import Literal
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import statements
 from polyfuse.machine import Gpu, GpuMachine
+from polyfuse.measure import duration
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.cost.counts import Counts, dims_of
-from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.cuda.gemm.schedule import extents_for, product_tiles
 from polyfuse.strategy.cuda.gemm.tile_choice import PASS as TILES
 from polyfuse.strategy.cuda.persistent.same_blocks import Follower, follower
@@ -125,7 +125,7 @@ class Asked:
         seconds = self._seconds(self._best(together)), self._seconds(self._best(apart)) + barriers
         kernel = self.part.kernel.names
         so = self.choose.takes(SAME_BLOCKS, kernel, seconds[0] < seconds[1], "blocks", seconds)
-        one, other = map(microseconds, seconds)
+        one, other = map(duration, seconds)
         how = "run" if so else "do not run"
         said = f"{names} {how} in {their}: {one} expected for {self.part.times} steps so, {other} with a grid barrier "
         return [*together] if so else apart, (said + "more in each",)
@@ -156,7 +156,7 @@ class Asked:
             return self._best(options), ()
         best, usual = self._best(stay), self._best(read)
         seconds = self._seconds(best), self._seconds(usual)
-        held, each = map(microseconds, seconds)
+        held, each = map(duration, seconds)
         kernel = self.part.kernel.names
         if not self.choose.takes(STATIONARY, kernel, seconds[0] < seconds[1], "held", seconds):
             return usual, (f"{not_so}{held} expected for {steps} steps so, {each} where each step reads it",)

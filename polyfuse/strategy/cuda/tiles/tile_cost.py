@@ -23,8 +23,8 @@ from math import ceil
 from polyfuse.analysis.banks import WARP
 from polyfuse.errors import quantity
 from polyfuse.machine import Gpu, GpuMachine
+from polyfuse.measure import duration
 from polyfuse.strategy.cost.gpu_cycles import LATENCY, hertz, seconds_of_wait
-from polyfuse.strategy.cost.roofline import microseconds
 from polyfuse.strategy.cuda.tiles.rasterization import Order
 from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
 from polyfuse.strategy.cuda.tiles.tile_shape import EXPOSED, SCHEDULERS
@@ -96,7 +96,7 @@ def costed(t: ThreadblockTile, extents: Extents, machine: GpuMachine, gpu: Gpu) 
     parts = ", ".join(f"{value:.0f} of {name}" for name, value in needs.items() if value)
     in_waves = f"{quantity(full, 'wave')} of {quantity(tiles, 'tile')} of {tile:.0f} cycles"
     why = (
-        f"{microseconds(seconds)} expected: {quantity(blocks, 'block')}{order}, {resident} on an SM, {in_waves}"
+        f"{duration(seconds)} expected: {quantity(blocks, 'block')}{order}, {resident} on an SM, {in_waves}"
         f"{f', one with {rest} of {last:.0f}' if rest else ''} ({parts} a block; {decides} decides)"
     )
     done = replace(t, seconds=seconds, issuing=issuing, moving=moving, tile=tile / cycles)

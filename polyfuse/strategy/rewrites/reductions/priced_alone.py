@@ -10,10 +10,11 @@ from collections.abc import Callable
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
 from polyfuse.machine import Machine
+from polyfuse.measure import duration
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.cost.counts import Counts
-from polyfuse.strategy.cost.roofline import Model, microseconds
+from polyfuse.strategy.cost.roofline import Model
 from polyfuse.strategy.fusion.gemm_pairs import alone_cost
 from polyfuse.strategy.fusion.group_search import part_with
 from polyfuse.strategy.remarks import Reason, Remark, refused, weighed
@@ -52,7 +53,7 @@ def taken_if_cheaper(
     except (IllegalSchedule, InvalidSchedule) as error:
         return False, refused(pass_, (name,), Reason.ILLEGAL, f"not taken: {line}; {error}")
     chosen, taken = choose.wished(pass_, (name,)), choose.takes(pass_, (name,), after < before)
-    numbers = f"{microseconds(after)} so, {microseconds(before)} {before_is}"
+    numbers = f"{duration(after)} so, {duration(before)} {before_is}"
     text = f"{'' if taken else 'not taken: '}{line}: {numbers}."
     names = becomes if taken and becomes else (name,)
     return taken, weighed(pass_, names, taken, text, after, before, chosen)

@@ -234,5 +234,5 @@ def test_the_decision_in_words() -> None:
         "j in blocks of 512: 512 KiB of w in L2",
         "w is packed (256 x 512 of it is 512 KiB, read from L2); "
         "x is packed (8 rows of it, 4 KiB apart, stay in L1); packing takes 614 µs",
-        "1e+04 µs expected on one core, 82% of its peak",
+        "10 ms expected on one core, 82% of its peak",
     )
