@@ -393,7 +393,7 @@ def test_a_statement_is_looked_at_as_a_product_once(monkeypatch: pytest.MonkeyPa
 
 def test_an_inlined_statement_leaves_other_dependences(monkeypatch: pytest.MonkeyPatch) -> None:
     ordered = counted(monkeypatch, isl.Map, "lex_lt_map")
-    monkeypatch.setattr(Nest, "check", lambda nest: None)
+    monkeypatch.setattr(Nest, "check", lambda nest, touched=None: None)
 
     def ask(count: int) -> int:
         nest = region(count).source

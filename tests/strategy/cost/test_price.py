@@ -11,6 +11,7 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.errors import BadArgument, InvalidSchedule
 from polyfuse.machine import Machine
+from polyfuse.measure import duration
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def test_a_price_has_parts(s: pf.Schedule) -> None:
     assert 0 < found.bound < found.seconds
     assert max(found.compute, found.memory) < found.seconds
     assert found.overhead == pytest.approx(2 * found.machine.launch_seconds)
-    assert str(found).startswith(f"{1e6 * found.seconds:.3g} µs on zen5, at least ")
+    assert str(found).startswith(f"{duration(found.seconds)} on zen5, at least ")
 
 
 def test_a_kernel_of_constants_is_not_part_of_a_call() -> None:
