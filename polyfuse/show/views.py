@@ -201,6 +201,7 @@ def _(machine: Machine, into: Element) -> None:
 def _(tuning: Tuning, into: Element) -> None:
     line(into, quantity(len(tuning.trials), "trial"), f" in {duration(tuning.spent)} ({tuning.ended})")
     best = tuning.best
+    slowest = max((trial.ratio for trial in tuning.trials if isfinite(trial.ratio)), default=1.0)
     made = SubElement(into, "table")
     head = SubElement(made, "tr")
     for title in ("trial", "expected", "measured", "of the model's choice", "picks"):
@@ -213,7 +214,7 @@ def _(tuning: Tuning, into: Element) -> None:
             SubElement(row, "td").text = text
         part = SubElement(row, "td")
         if isfinite(trial.ratio):
-            bar(part, trial.ratio)
+            bar(part, trial.ratio / slowest)
             part[-1].tail = f"{trial.ratio:.2f}"
         SubElement(row, "td", {"class": "dim"}).text = picks or "the model's choice"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -82,6 +83,12 @@ def test_cards_have_style_and_escaped_text() -> None:
     assert plan.decisions[0].sentence in text(plan.decisions[0].remark)
     assert "48 KiB" in text(pf.Machine.preset("zen5"))
     assert "width 2 of 4" in text(tuning)
+
+
+def test_bars_of_a_search_are_as_long_as_their_times() -> None:
+    trials = tuple(Trial({}, {}, 1e-6, name, ratio * 2e-6, ratio) for name, ratio in (("a", 1.0), ("b", 2.0)))
+    made = Tuning(trials, 1.0, "done")._repr_html_()
+    assert re.findall(r"width: (\d+)%", made) == ["50", "100"]
 
 
 def test_a_loop_of_a_tree_has_its_trips() -> None:

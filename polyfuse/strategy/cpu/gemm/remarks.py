@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import ceil
 
+from polyfuse.machine.levels import bytes_text
 from polyfuse.measure import duration
 from polyfuse.strategy.cpu.gemm.block_cost import packing
 from polyfuse.strategy.cpu.gemm.blocks import Blocking, Operand, Task
@@ -27,11 +28,11 @@ def sentences(task: Task, b: Blocking, names: tuple[str, str, str], often: float
         f"{rows} x {columns} in tiles of {b.rows} x {b.columns} sums{dots}: {used} of {m.vector_registers} "
         "vector registers",
         f"{steps} in {'one block' if blocks == 1 else 'blocks'} of {b.steps}: {b.rows} x {b.steps} of "
-        f"{task.left.tensor} is {kib(panel)} of L1's {kib(task.l1.size)}",
+        f"{task.left.tensor} is {bytes_text(panel)} of L1's {bytes_text(task.l1.size)}",
     ]
     if b.width < e.columns:
         lines.append(
-            f"{columns} in blocks of {b.width}: {kib(block)} of {task.right.tensor} in {m.level(block).name}"
+            f"{columns} in blocks of {b.width}: {bytes_text(block)} of {task.right.tensor} in {m.level(block).name}"
         )
     if task.asks(b):
         following = f"{b.columns} columns" if blocks == 1 else f"{b.steps} steps"
@@ -48,8 +49,8 @@ def _packed_sentence(task: Task, b: Blocking, block: int) -> str:
     level = task.machine.level(block).name
     parts = []
     for packed, operand, other in (
-        (b.pack_right, task.right, f"{b.steps} x {b.width} of it is {kib(block)}, read from {level}"),
-        (b.pack_left, task.left, f"{b.rows} rows of it, {kib(task.left.stride)} apart, stay in L1"),
+        (b.pack_right, task.right, f"{b.steps} x {b.width} of it is {bytes_text(block)}, read from {level}"),
+        (b.pack_left, task.left, f"{b.rows} rows of it, {bytes_text(task.left.stride)} apart, stay in L1"),
     ):
         parts.append(f"{operand.tensor} is {_packed_how(operand, packed)} ({other})")
     seconds = packing(task, b)
@@ -66,12 +67,3 @@ def _packed_how(operand: Operand, packed: bool) -> str:
     if operand.turns > 1:
         return f"packed before {operand.turns} turns"
     return "computed while it is packed" if operand.computed else "packed"
-
-
-def kib(size: int) -> str:
-    """Bytes in KiB.
-
-    >>> kib(8192)
-    '8 KiB'
-    """
-    return f"{size / 1024:.3g} KiB"
