@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from polyfuse.errors import quantity
 from polyfuse.torch.dynamo import backend
 from polyfuse.torch.record import Graph, Record, Region
 
@@ -36,7 +37,7 @@ def explain(model: Any, *args: Any, options: Mapping[str, Any] | None = None, **
     record = Record()
     torch.compile(model, backend=partial(backend, options=options, record=record))(*args, **named)
     torch._dynamo.reset()
-    graphs, breaks = _counted(broken.graph_count, "graph"), _counted(broken.graph_break_count, "graph break")
+    graphs, breaks = quantity(broken.graph_count, "graph"), quantity(broken.graph_break_count, "graph break")
     lines = [f"{graphs}, {breaks}"]
     lines += [f"  break: {reason.reason}" for reason in broken.break_reasons]
     return "\n".join((*lines, *page_lines(record)))
@@ -58,8 +59,8 @@ def page_lines(record: Record) -> Iterator[str]:
 def _graph(number: int, graph: Graph) -> Iterator[str]:
     computed = sum(len(region.operators) for region in graph.regions if region.compiled or not region.failed)
     yield ""
-    regions = _counted(len(graph.regions), "region")
-    inside = f"{computed} of {_counted(graph.nodes, 'node')} in {regions} of polyfuse"
+    regions = quantity(len(graph.regions), "region")
+    inside = f"{computed} of {quantity(graph.nodes, 'node')} in {regions} of polyfuse"
     once = f"; {graph.known} more were computed once" if graph.known else ""
     yield f"graph {number} ({graph.kind}): {inside}{once}"
     for region in graph.regions:
@@ -72,22 +73,13 @@ def _graph(number: int, graph: Graph) -> Iterator[str]:
 
 
 def _region(region: Region) -> Iterator[str]:
-    yield f"  {region.name}: {_counted(len(region.operators), 'node')}: {', '.join(dict.fromkeys(region.operators))}"
+    yield f"  {region.name}: {quantity(len(region.operators), 'node')}: {', '.join(dict.fromkeys(region.operators))}"
     yield from (f"    {remark}" for remark in region.remarks)
     yield from (f"    run in eager at {sizes}: {reason}" for sizes, reason in region.failed.items())
     for executable in region.compiled:
-        kernels = _counted(len(executable.kernels), "kernel")
+        kernels = quantity(len(executable.kernels), "kernel")
         yield f"    {kernels} for inputs {', '.join(map(_shape, executable.nest.inputs))}"
         yield from (f"      {line}" for line in executable.explain().splitlines())
-
-
-def _counted(count: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> _counted(1, "graph"), _counted(2, "graph")
-    ('1 graph', '2 graphs')
-    """
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _shape(tensor: Any) -> str:

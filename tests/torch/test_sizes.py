@@ -112,7 +112,7 @@ def test_the_page_has_remarks_and_failures_by_size() -> None:
     region = Region("polyfuse_0", ("aten.relu.default",), failed={"[5, 4]": "too odd"}, remarks=["one each"])
     page = list(page_lines(Record([Graph("inference", 1, [region])])))
     assert page[2:] == [
-        "  polyfuse_0: 1 nodes: aten.relu.default",
+        "  polyfuse_0: 1 node: aten.relu.default",
         "    one each",
         "    run in eager at [5, 4]: too odd",
     ]
