@@ -107,15 +107,13 @@ and 1.45, of 1024 x 1024 and 16384 x 1024 the same, layer norm of 4096 x 1024 1.
 0.96, sums of tanh the same. Stores past the caches: scaling an array and then summing the result goes at 0.6 of the
 speed for 8 MiB, 0.88 for 16, 1.14 for 32, so that a result that fits into L3 is kept there, as on the others."""
 
-ZEN3 = Rates(
-    (64.0, 52.0, 20.0),
-    38e9,
-    drawn_by=2,
-    rows=(1.0, 1.0, 0.9),
-    loading=0.025,
-    share=0.5,
+ZEN3 = replace(
+    ZEN4,
+    near=(64.0, 52.0, 20.0),
+    dram=38e9,
+    multiply_adds=2,
+    loops=0.5,
     exposed=Exposed(panels=0.5, rows=0.5, sums=1.0, pieces=1.8),
-    foresees=True,
     hertz=3.2e9,
     broadcast=1.0,
     functions=Functions(

@@ -39,7 +39,8 @@ def test_a_quick_run_prints_claims_and_leaves_rows_a_figure_and_a_report(
     compile_ = pf.compile
     monkeypatch.setattr(pf, "compile", counted)
     papers.run_paper(Terminal(), paper.name, "cpu", True, tmp_path)
-    assert len(compiled) <= COMPILES.get(paper.name, len(compiled))
+    if paper.name in COMPILES:
+        assert len(compiled) <= COMPILES[paper.name]
     tables = [path for path in tmp_path.iterdir() if path.suffix == ".csv"]
     assert tables
     for path in tables:

@@ -21,33 +21,10 @@ TreeRow = tuple[int, str, str, str, str | None, str | None, int | None]
 """(depth, kind, text, detail, place, loop, trips): `kind` is "loop", "statement" or "barrier"."""
 
 
-WITHIN = frozenset(
-    (
-        *(
-            "bind",
-            "collapse",
-            "distribute",
-            "fuse",
-            "interchange",
-            "microkernel",
-            "pack",
-            "prefetch",
-            "promote",
-        ),
-        *(
-            "reorder",
-            "reverse",
-            "separate",
-            "shift",
-            "skew",
-            "split",
-            "stream",
-            "tile",
-            "unroll",
-            "vectorize",
-        ),
-    )
-)
+WITHIN = frozenset((
+    "bind", "collapse", "distribute", "fuse", "interchange", "microkernel", "pack", "prefetch", "promote",
+    "reorder", "reverse", "separate", "shift", "skew", "split", "stream", "tile", "unroll", "vectorize",
+))  # fmt: skip
 """Verbs that change only the parts of the outermost sequence that hold the statements they name."""
 
 

@@ -65,7 +65,6 @@ def test_a_load_has_the_price_of_a_part_of_a_multiply_add() -> None:
 
 
 def test_a_step_takes_as_many_cycles_as_it_has_broadcasts_at_least() -> None:
-    """Tiles of 14 rows of two vectors: 14 cycles of multiply-adds, as many of broadcasts at one cycle, 28 at two."""
     schedule = pf.compile(pf.lower(convolved(32, 1)), target="cpu", machine=ZEN5).schedule
     counts, kernel = Counts(schedule.nest), parts(schedule.tree)[-1]
     free, one, four = (
