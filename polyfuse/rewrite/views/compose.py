@@ -30,7 +30,7 @@ from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Nest, Statement
 from polyfuse.rewrite.dead_instances import Use, needed
 from polyfuse.rewrite.inline import inline, why_not_inline
-from polyfuse.rewrite.views.flow import Composed, is_view
+from polyfuse.rewrite.views.flow import Composed, Wanted, is_view
 from polyfuse.rewrite.views.in_place_of import moved_to, placed
 from polyfuse.rewrite.views.read_through import through
 
@@ -99,7 +99,7 @@ class _Composition:
 
     Each step composes the first view in the nest's order that can be. Whether one can depends on what touches its own
     tensor, what it and the others that fill it show, and the operands of what computes that: after a step only those
-    views are tried again that it concerns. `accept` may look at more, and is asked again in the end.
+    views are tried again that it concerns. `accept` may look at more, and is asked again in the end alone.
     """
 
     def __init__(self, nest: Nest, accept: Accept, keep: Mapping[str, str]) -> None:
@@ -134,6 +134,7 @@ class _Composition:
                     self.untried |= {s.name for s in (*nest.writers(target), *nest.readers(target))}
         self.outdated |= self.unwanted
         self.unwanted.clear()
+        self.untried -= self.outdated
 
     def _first(self) -> Composed | Nest | None:
         for s in self.nest.statements:
@@ -163,25 +164,29 @@ class _Composition:
         stays = next((x.name for x in fills if x.name in self.keep), None)
         if stays is not None:
             return Refusal(f"composing {s.name}", self.keep[stays], "another schedule")
+
+        def wanted(made: Composed) -> Refusal | None:
+            why = self.accept(nest, made)
+            if why is None:
+                return None
+            self.unwanted.add(s.name)
+            return Refusal(f"composing {s.name}", why, "another schedule")
+
         ways = (placed, _read_through) if len(fills) > 1 else (_read_through, placed)
         refusals: list[Refusal] = []
         for way in ways:
-            found = way(nest, s)
-            if isinstance(found, Refusal):
-                refusals.append(found)
-            elif (why := self.accept(nest, found)) is None:
+            found = way(nest, s, wanted)
+            if not isinstance(found, Refusal):
                 return found
-            else:
-                self.unwanted.add(s.name)
-                refusals.append(Refusal(f"composing {s.name}", why, "another schedule"))
+            refusals.append(found)
         visible = nest.tensor(s.write.tensor).role != "temporary"
         if visible and any(not is_view(x) for x in nest.writers(s.reads[0].tensor)):
             self.showing.add(s.name)
         return refusals[ways.index(placed) if visible else 0]  # what is visible is never read through
 
 
-def _read_through(nest: Nest, s: Statement) -> Composed | Refusal:
-    return through(nest, s.write.tensor)
+def _read_through(nest: Nest, s: Statement, wanted: Wanted) -> Composed | Refusal:
+    return through(nest, s.write.tensor, wanted)
 
 
 def _computed_there(nest: Nest, s: Statement) -> Composed | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import islpy as isl
@@ -43,6 +43,14 @@ class Composed:
             f"{name} in {len(parts)} parts" for name, parts in self.into.items() if len(parts) > 1
         )
         return f"{self.tensor} is read through, in {', '.join(self.into)}" + (f" ({cut})" if cut else "")
+
+
+Wanted = Callable[[Composed], Refusal | None]
+"""The reason why a composition is not wanted, whether it is legal or not; None if it is."""
+
+
+def always(_: Composed) -> None:
+    """Every composition is wanted."""
 
 
 def is_view(s: Statement) -> bool:

@@ -16,7 +16,7 @@ from polyfuse.ir.dependences import earlier, relation_of
 from polyfuse.ir.tree import restrict
 from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import refused
-from polyfuse.rewrite.views.flow import FLOW_OPERATIONS, Composed, differences, is_view, made
+from polyfuse.rewrite.views.flow import FLOW_OPERATIONS, Composed, Wanted, always, differences, is_view, made
 from polyfuse.sets import bounding_box, maps_of, mixes_results, on_domain, volume
 
 PLACE_OPERATIONS = 200_000
@@ -57,9 +57,9 @@ def why_not_place(nest: Nest, statement: str) -> Refusal | None:
     return found if isinstance(found, Refusal) else None
 
 
-@recorded("place")
-def placed(nest: Nest, s: Statement) -> Composed | Refusal:
-    """Return the result of `place`, its flow proven, or the reason why not."""
+@recorded("place", without=("wanted",))
+def placed(nest: Nest, s: Statement, wanted: Wanted = always) -> Composed | Refusal:
+    """Return the result of `place`, its flow proven, or the reason why not; only what is `wanted` is proven."""
     statement = s.name
     call, target = f"place({statement!r})", s.write.tensor
 
@@ -85,19 +85,18 @@ def placed(nest: Nest, s: Statement) -> Composed | Refusal:
         return why
     unproven = no(f"isl needs more than {FLOW_OPERATIONS} operations to prove it", "a simpler view")
 
-    def proven() -> tuple[Nest, isl.Map | None]:
-        made = _in_place(nest, s)
-        return made, differences(nest, made, frozenset({statement}), {})
-
-    found = within(context, FLOW_OPERATIONS, proven, lambda: unproven)
-    if isinstance(found, Refusal):
-        return found
-    result, lost = found
-    if lost is not None:
-        why_lost = f"a value of {target} would be overwritten before its last use"
-        return no(why_lost, "values that do not overlap", lost)
     users = {x.name: (x.name,) for x in nest.statements if source.name in x.tensors and x is not s}
-    return Composed(result, source.name, (statement,), users, target)
+
+    def proven() -> Composed | Refusal:
+        found = Composed(_in_place(nest, s), source.name, (statement,), users, target)
+        unwanted = wanted(found)
+        if unwanted is not None:
+            return unwanted
+        lost = differences(nest, found.nest, frozenset({statement}), {})
+        why_lost = f"a value of {target} would be overwritten before its last use"
+        return found if lost is None else no(why_lost, "values that do not overlap", lost)
+
+    return within(context, FLOW_OPERATIONS, proven, lambda: unproven)
 
 
 def _why_no_place(nest: Nest, s: Statement, no: Callable[..., Refusal]) -> Refusal | None:

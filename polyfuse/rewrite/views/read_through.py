@@ -18,7 +18,7 @@ from polyfuse.rewrite.index_set_splitting import feeds
 from polyfuse.rewrite.inline import from_sources, overwritten, twice_written
 from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import refused
-from polyfuse.rewrite.views.flow import FLOW_OPERATIONS, Composed, checked, is_view, made
+from polyfuse.rewrite.views.flow import FLOW_OPERATIONS, Composed, Wanted, always, checked, is_view, made
 from polyfuse.sets import mixes_results
 
 
@@ -42,9 +42,9 @@ def read_through(nest: Nest, tensor: str) -> Composed:
     return made(through(nest, tensor))
 
 
-@recorded("read_through")
-def through(nest: Nest, tensor: str) -> Composed | Refusal:
-    """Return the result of `read_through`, its flow proven, or the reason why not."""
+@recorded("read_through", without=("wanted",))
+def through(nest: Nest, tensor: str, wanted: Wanted = always) -> Composed | Refusal:
+    """Return the result of `read_through`, its flow proven, or the reason why not; only what is `wanted` is proven."""
     why = why_not_read_through(nest, tensor)
     if why is not None:
         return why
@@ -69,6 +69,10 @@ def through(nest: Nest, tensor: str) -> Composed | Refusal:
     touched = {tensor, *(access.tensor for s in sources for access in s.reads)}
     touched |= {t for s in nest.readers(tensor) if len(into[s.name]) > 1 for t in s.tensors}
     result = nest.rewritten(tensors, kept, order, frozenset(touched))
+    found = Composed(result, tensor, tuple(sorted(gone)), into)
+    unwanted = wanted(found)
+    if unwanted is not None:
+        return unwanted
     limited = f"isl needs more than {FLOW_OPERATIONS} operations to prove that every value keeps its source"
     proven = within(
         nest.context.get_ctx(),
@@ -76,7 +80,7 @@ def through(nest: Nest, tensor: str) -> Composed | Refusal:
         lambda: checked(nest, result, gone, into),
         lambda: refused(f"read_through({tensor!r})", limited, "a simpler view"),
     )
-    return proven if isinstance(proven, Refusal) else Composed(proven, tensor, tuple(sorted(gone)), into)
+    return proven if isinstance(proven, Refusal) else found
 
 
 @proving("the question why_not_read_through")

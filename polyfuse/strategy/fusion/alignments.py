@@ -4,20 +4,21 @@
     mac1, relu1 at i  ->  the same with other names
 
 A nest is searched once for each doubtful group, and again for a machine whose kernels share one region. What `fuse`
-makes of two kernels depends on these two alone (by identity: a tree is a value), and on what runs between them where
-that has to stay before the second, or behind the first. Where nothing has to, it depends on their form alone: the
-layers of a network are fused once.
+makes of two kernels depends on these two alone (by identity: a tree is a value), and on whether anything between them
+has to stay before the second, or behind the first. One kernel that has to stand for all of them: where it lets the two
+be is legal for the others, too. So it depends on the form of at most four kernels, and the layers of a network are
+fused once.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from collections.abc import Sequence as Many
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from polyfuse.ir import Nest, Violation
+from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.form import Form, dependences_of, form_of, names_between, renamed_tree
 from polyfuse.ir.tree import Sequence, Tree, parts, sequence
 from polyfuse.rewrite.index_set_splitting import Pieces, pieces
@@ -47,7 +48,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two kernels up to names: their form, one after the other, and what is to be fused.
+    """Two kernels, and what holds them apart, up to names: their form, one after the other, and what is to be fused.
 
     The dependences among them are written out where another pair of this form is compared with it.
     """
@@ -58,9 +59,8 @@ class Pair:
     both: Tree = field(compare=False)
 
     @staticmethod
-    def of(nest: Nest, one: Tree, other: Tree, first: str, second: str, at: str) -> Pair:
-        """Return the pair of kernels of which the one with `first` is to share loops down to `at` with `second`'s."""
-        both = sequence((one, other))
+    def of(nest: Nest, both: Tree, first: str, second: str, at: str) -> Pair:
+        """Return the kernels of which the one with `first` is to share loops down to `at` with `second`'s."""
         form = form_of(nest, both)
         return Pair(form, (form.names.index(first), form.names.index(second), at), nest, both)
 
@@ -83,27 +83,24 @@ class Alignments:
     ) -> Fused:
         """The schedule with two kernels fused as they were before, or else as `make` does it.
 
-        Where nothing between them has to stay there, `make` is given the two by themselves: what is legal for them is
-        legal in place of the first, and no step is as long as the network.
+        `make` is given the two by themselves, with those between them that hold them apart: what is legal for these is
+        legal in place of the first, or of the second, and no step is as long as the network.
         """
         run = parts(schedule.tree)
         home = schedule.tree.places if isinstance(schedule.tree, Sequence) else {}
         places = sorted(home.get(name, 0) for name in (first, second))
         if schedule.nest is not self.nest or places[0] == places[1]:
             return make(schedule)
-        one, *between, other = run[places[0] : places[1] + 1]
-        kernels = (one, *between, other) if self._held(between, one, other) else (one, other)
+        held = self._held(run, home, places)
+        kernels = tuple(run[place] for place in (places[0], *held, places[1]))
         key = (*map(id, kernels), first, second, at)
         if key not in self.found:
-            pair = Pair.of(self.nest, one, other, first, second, at) if len(kernels) == 2 else None
-            equal = self._of_equal(pair, kernels) if pair is not None else None
+            both = sequence(kernels)
+            pair = Pair.of(self.nest, both, first, second, at)
+            equal = self._of_equal(pair, kernels)
             if equal is None:
-                if pair is None:
-                    made = make(schedule)
-                    self.found[key] = _found(schedule, made, places, kernels)
-                    return made
-                alone = _by_themselves(schedule, sequence((one, other)))
-                equal = _found(alone, make(alone), [0, 1], kernels)
+                alone = _by_themselves(schedule, both)
+                equal = _found(alone, make(alone), kernels)
                 self.alike.setdefault(pair, []).append((pair, equal))
             self.found[key] = equal
         known = self.found[key]
@@ -127,16 +124,25 @@ class Alignments:
         result = renamed_tree(known.result, lambda name: names.get(name, name))
         return Found(kernels, result, known.early, tuple(step.renamed(names) for step in known.steps))
 
-    def _held(self, between: Many[Tree], one: Tree, other: Tree) -> bool:
-        """True if the second kernel may not run before what is between the two, or the first one not behind it.
+    def _held(self, run: tuple[Tree, ...], home: Mapping[str, int], places: list[int]) -> tuple[int, ...]:
+        """The places of up to two kernels between two others: one runs before the second, one behind the first.
 
-        Parts of a reduction may go either way.
+        A; B; C; D; E, given A -> C and B, D -> E    ->    B and C, for A and E
+
+        The second kernel may be in the first one's place iff nothing between runs before it, and the first in the
+        second's iff nothing runs behind it. Which of several does makes no difference but to the dependence that a
+        refusal names: it is the first of the nest's. Parts of a reduction may go either way.
         """
-        inside = frozenset[str]().union(*(part.members for part in between))
-        pairs = self.nest.dependences()
-        up = (p for name in other.members for p in pairs.before(name) if p.source in inside)
-        down = (p for name in one.members for p in pairs.after(name) if p.sink in inside)
-        return any(pair.kind != "reduction" and not pair.is_empty for pair in (*up, *down))
+        early, late = places
+        pairs = self.nest.pairs_in_order
+
+        def between(name: str, pair: Pairs) -> bool:
+            return early < home[name] < late and pair.kind != "reduction" and not pair.is_empty
+
+        ahead = (p.source for p in pairs.into(run[late].members) if between(p.source, p))
+        behind = (p.sink for p in pairs.out_of(run[early].members) if between(p.sink, p))
+        first = (next(found, None) for found in (ahead, behind))
+        return tuple(sorted({home[name] for name in first if name is not None}))
 
 
 @dataclass(frozen=True)
@@ -176,17 +182,17 @@ def _refused_so(violation: Violation, renaming: Renaming, kernels: tuple[Tree, .
 
 
 def _by_themselves(schedule: Schedule, both: Tree) -> Schedule:
-    """The schedule of two kernels without the others."""
+    """The schedule of some kernels without the others."""
     return schedule.followed_by((), schedule.nest.by_itself(both), both)
 
 
-def _found(schedule: Schedule, made: Fused, places: list[int], kernels: tuple[Tree, ...]) -> Found:
+def _found(schedule: Schedule, made: Fused, kernels: tuple[Tree, ...]) -> Found:
     if not isinstance(made, Schedule):
         return Found(kernels, made)
     run = parts(made.tree)
-    old = set(map(id, parts(schedule.tree)))
+    old = set(map(id, kernels))
     place = next(p for p, part in enumerate(run) if id(part) not in old)
-    return Found(kernels, run[place], place == places[0], made.steps[len(schedule.steps) :])
+    return Found(kernels, run[place], place == 0, made.steps[len(schedule.steps) :])
 
 
 def _placed(run: tuple[Tree, ...], places: list[int], known: Found) -> Tree:

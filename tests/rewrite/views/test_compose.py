@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.errors import IllegalRewrite
 from polyfuse.rewrite import compose_views, needed, place, read_through, why_not_place, why_not_read_through
-from polyfuse.rewrite.views.flow import is_view
+from polyfuse.rewrite.views import in_place_of
+from polyfuse.rewrite.views import read_through as read_through_
+from polyfuse.rewrite.views.flow import Composed, is_view
 from polyfuse.sets import mixes_results
 from tests.support.examples import examples
 
@@ -102,6 +105,41 @@ def test_a_view_that_a_caller_sees_stays_where_placing_it_is_not_accepted() -> N
     views = compose_views(nest, accept=lambda before, found: "it would cost more")
     assert copies(views.nest) == ["slice0"]
     assert [refusal.why for refusal in views.kept] == ["it would cost more"]
+
+
+def test_a_view_that_is_not_accepted_is_neither_proven_nor_asked_about_at_each_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beside one copy that stays, six views of it are composed: it is asked about in the beginning and in the end."""
+    kept = nn.reshape(nn.relu(x), (6, 4))
+    nest, asked = nn.lower([nn.exp(nn.narrow(kept, 0, k, 1)) for k in range(6)]), []
+
+    def accept(_: pf.Nest, done: Composed) -> str | None:
+        asked.append(done.statements)
+        return "it stays" if done.statements == ("reshape0",) else None
+
+    proven = []
+    for module, name in ((in_place_of, "differences"), (read_through_, "checked")):
+
+        def noted(before: pf.Nest, after: pf.Nest, gone: frozenset[str], *more: Any, of: Any) -> Any:
+            proven.append(gone)
+            return of(before, after, gone, *more)
+
+        monkeypatch.setattr(module, name, partial(noted, of=getattr(module, name)))
+    views = compose_views(nest, accept)
+    assert len(views.composed) == 6
+    assert asked.count(("reshape0",)) <= 2 * len(("placed", "read through"))
+    assert frozenset({"reshape0"}) not in proven
+
+
+def test_a_dense_block_has_one_tensor_of_which_each_layer_reads_the_beginning() -> None:
+    parts, weights = [nn.exp(x)], np.ones((24, 6), np.float32)
+    for layer in range(1, 5):
+        parts.append(nn.linear(nn.relu(nn.concat(parts, 1)), weights[: 6 * layer]))
+    after = composed(nn.concat(parts, 1))
+    assert sum(s.name.startswith("relu") for s in after.statements) == 4, "none in pieces"
+    read = {a.tensor for s in after.statements if s.name.startswith("relu") for a in s.reads}
+    assert read == {"out"}
 
 
 def test_what_no_view_shows_is_not_computed() -> None:

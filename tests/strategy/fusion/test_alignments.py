@@ -54,7 +54,31 @@ def test_two_kernels_are_fused_without_the_others(monkeypatch: pytest.MonkeyPatc
     search(
         Schedule(nest), Models().of(nest, pf.Machine.preset("zen5")), fuse=True, alignments=Alignments(nest)
     )
+    assert max(asked) <= 4, "with one that keeps the first in front, and one that keeps the second behind"
     assert asked.count(2) > len(asked) / 2, "the others have kernels between them that have to stay"
+
+
+def test_of_many_kernels_that_hold_two_apart_one_stands_for_all() -> None:
+    """A; B0 … B3; C, where each B reads A's values and C reads theirs: refused for the first, as in the whole tree."""
+    x = nn.input("x", (8, 16))
+    a = nn.relu(x)
+    b = [nn.tanh(a * k) for k in range(2, 6)]
+    nest = nn.lower(nn.relu(sum(b[1:], a + b[0])))
+    alignments, written, seen = Alignments(nest), Schedule(nest), []
+
+    def make(schedule: Schedule) -> Any:
+        seen.append(len(parts(schedule.tree)))
+        return aligned(schedule, *asked)
+
+    names = [s.name for s in nest.statements]
+    for asked in [(one, other, "i") for at, one in enumerate(names) for other in names[at + 1 :]]:
+        alone, fused = aligned(written, *asked), alignments.fused(written, *asked, make)
+        assert type(fused) is type(alone)
+        if isinstance(fused, Schedule):
+            assert str(fused) == str(alone)
+        else:
+            assert fused == alone
+    assert max(seen) <= 4 < len(parts(written.tree))
 
 
 def test_equal_layers_are_fused_once_and_as_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
