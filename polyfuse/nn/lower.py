@@ -10,6 +10,7 @@ from polyfuse.ir import Nest, Tensor
 from polyfuse.ir.nest_text import set_of
 from polyfuse.ir.tree import sequence
 from polyfuse.nn.graph import Constant, Further, Input, Value, in_order, input
+from polyfuse.nn.joins import Joins
 from polyfuse.nn.layers import Module
 from polyfuse.nn.nest_writer import Array, Emitter, sizes_in
 from polyfuse.nn.operations import EVERY, Operation, Pointwise
@@ -125,12 +126,13 @@ def lower_values(
     names = ["out"] if len(outputs) == 1 else [f"out{k}" for k in range(len(outputs))]
     targets = [to.tensor(out, v.shape, v.dtype, "output") for out, v in zip(names, outputs, strict=True)]
     direct: dict[int, Tensor] = {}
+    joins = Joins()
     for value, target in zip(outputs, targets, strict=True):
         if isinstance(value.source, Operation):
             direct.setdefault(id(value), target)
     for value in every:
         if isinstance(value.source, Operation):
-            done[id(value)] = emit(to, value, done, direct.get(id(value)))
+            done[id(value)] = emit(to, joins.shortened(value), done, direct.get(id(value)))
         elif isinstance(value.source, Further):
             done[id(value)] = further(to, value, done, value.source.name)
     for value, target in zip(outputs, targets, strict=True):
