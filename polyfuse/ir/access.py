@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import islpy as isl
@@ -29,11 +30,15 @@ class Access:
 
     def subscripts(self) -> isl.PwMultiAff:
         """Return the element as a function of the instance."""
+        return self._subscripts
+
+    @cached_property
+    def _subscripts(self) -> isl.PwMultiAff:
         return isl.PwMultiAff.from_map(self.map)
 
     def __getstate__(self) -> dict[str, Any]:
         """islpy's own pickle refuses a map that names an element's dimension like one of the instance's: as text."""
-        return {**self.__dict__, "map": str(self.map)}
+        return {"tensor": self.tensor, "map": str(self.map)}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update({**state, "map": isl.Map(state["map"])})
