@@ -18,7 +18,7 @@ What reads s in between still has its place: flow brings it the updates before, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -68,6 +68,27 @@ class Pairs:
             rest = Pairs(self.kind, self.source, self.sink, self.map.intersect(source.eq_map(sink)))
             self._kept[key] = source, sink, rest
         return self._kept[key][2]
+
+    def last_source(self, date: isl.PwAff) -> isl.Map:
+        """{ sink -> the greatest value of a function of its sources }; asked again for each depth of a fusion."""
+        return self._best(date, "last source", lambda: self.map.reverse().apply_range(date.as_map()).lexmax())
+
+    def first_sink(self, date: isl.PwAff) -> isl.Map:
+        """{ source -> the least value of a function of its sinks }."""
+        return self._best(date, "first sink", lambda: self.map.apply_range(date.as_map()).lexmin())
+
+    def _best(self, date: isl.PwAff, what: str, ask: Callable[[], isl.Map]) -> isl.Map:
+        key = id(date), what
+        if key not in self._bests:
+            if len(self._bests) == KEPT:
+                del self._bests[next(iter(self._bests))]
+            self._bests[key] = date, ask()
+        return self._bests[key][1]
+
+    @cached_property
+    def _bests(self) -> dict[tuple[int, str], tuple[isl.PwAff, isl.Map]]:
+        """A cache keyed by the functions' identities, which are kept alive beside it."""
+        return {}
 
     @property
     def is_value(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import islpy as isl
 
@@ -380,15 +381,12 @@ def _placed(nest: Nest, loop: Loop, partner: str, name: str, guest_last: bool) -
     has no steps; of every third row only, (m - 1) / 3 is whole for those alone.
     """
     wanted = (partner, name) if guest_last else (name, partner)
-    found = None
-    for pair in nest.dependences().between(partner, name):
-        if (pair.source, pair.sink) == wanted:
-            to_partner = pair.map.reverse() if guest_last else pair.map
-            found = to_partner if found is None else found.union(to_partner)
-    if found is None:
+    pairs = [p for p in nest.dependences().between(partner, name) if (p.source, p.sink) == wanted]
+    if not pairs:
         return None
-    values = found.apply_range(loop.date(partner).as_map())
-    best = values.lexmax() if guest_last else values.lexmin()
+    first, *more = pairs
+    every = first if not more else replace(first, map=reduce(isl.Map.union, (p.map for p in pairs)))
+    best = every.last_source(loop.date(partner)) if guest_last else every.first_sink(loop.date(partner))
     date = isl.PwMultiAff.from_map(best)
     if date.dim(OUT) != 1:
         return None

@@ -190,3 +190,17 @@ def test_accesses_of_some_tensors() -> None:
     assert some.writes.is_equal(isl.UnionMap("{ S[i] -> a[i] : 0 <= i < 6 }"))
     assert every.accumulates.is_equal(isl.UnionMap("{ T[i] -> y[] : 0 <= i < 6 }"))
     assert every.writes.is_equal(every.assigns.union(every.accumulates))
+
+
+def test_the_last_source_and_the_first_sink_are_found_once_for_a_function() -> None:
+    pairs = Pairs("flow", "S", "T", isl.Map("{ S[i] -> T[j] : 0 <= i <= 2j + 1 < 8 }"))
+    date = isl.PwAff("{ S[i] -> [floor(i/2)] }")
+    last = pairs.last_source(date)
+    assert last.is_equal(isl.Map("{ T[j] -> [j] : 0 <= j <= 3 }"))
+    assert pairs.last_source(date) is last
+    first = pairs.first_sink(isl.PwAff("{ T[j] -> [j] }"))
+    assert first.is_equal(isl.Map("{ S[i] -> [floor(i/2)] : 0 <= i <= 7 }"))
+    for k in range(KEPT + 1):
+        pairs.last_source(isl.PwAff(f"{{ S[i] -> [i + {k}] }}"))
+    assert pairs.last_source(date) is not last
+    assert pairs.last_source(date).is_equal(last)

@@ -106,6 +106,7 @@ class Estimator:
         self._order = {name: loops_around(order, name) for name in statements(order)}
         self._chains: dict[tuple[object, ...], tuple[tuple[isl.PwAff, ...], Chain]] = {}
         self._subscripts: dict[str, list[tuple[Access, list[tuple[str, isl.PwAff]]]]] = {}
+        self._whole: dict[str, Mapping[str, int]] = {}
 
     def of(self, tree: Tree) -> Estimate:
         """The price of one kernel."""
@@ -135,7 +136,9 @@ class Estimator:
         domain = _without_sizes(self.counts.domains[name])
         when = _without_sizes(date_map(self.counts.domains[name], list(dates)))
         values, extents = when.range(), []
-        touched = [self._touched(name, domain)]
+        if name not in self._whole:  # whatever the loops are
+            self._whole[name] = self._touched(name, domain)
+        touched = [self._whole[name]]
         for d in range(len(dates)):
             if values.is_empty():
                 extents.append(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import islpy as isl
 import numpy as np
 import pytest
 
@@ -12,6 +13,9 @@ from polyfuse import nn
 from polyfuse.errors import BadArgument, InvalidSchedule
 from polyfuse.machine import Machine
 from polyfuse.measure import duration
+from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.cost.cpu_loops import Estimator
+from polyfuse.strategy.fusion.group_search import part_with
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +41,25 @@ def test_what_the_loops_are_decides(s: pf.Schedule) -> None:
     assert price(one) > 2 * price(tiles)  # nothing runs beside the latency of a sum
     few = replace(Machine.preset("zen5"), vector_registers=12)
     assert pf.cost(many, few).seconds > 1.1 * price(many)  # more sums than registers
+
+
+def test_what_all_instances_touch_is_found_once_for_all_orders(
+    s: pf.Schedule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[isl.Set] = []
+    found = Estimator._touched
+
+    def noted(self: Estimator, name: str, domain: isl.Set) -> dict[str, int]:
+        if name == "mac0":
+            asked.append(domain)
+        return found(self, name, domain)
+
+    monkeypatch.setattr(Estimator, "_touched", noted)
+    estimator = Estimator(Counts(s.nest), Machine.preset("zen5"))
+    for schedule in (s, s.interchange("mac0", "j", "k"), in_tiles(s, 4, 32)):
+        estimator.of(part_with(schedule, "mac0"))
+    whole = s.nest.domains["mac0"]
+    assert sum(domain.is_equal(whole) for domain in asked) == 1
 
 
 def test_a_price_has_parts(s: pf.Schedule) -> None:
