@@ -22,6 +22,7 @@ from polyfuse.codegen.cpu.intrinsics.half_conversions import (
     to_bfloat16,
     to_float16,
 )
+from polyfuse.codegen.cpu.intrinsics.interleave import interleave
 from polyfuse.codegen.cpu.intrinsics.microkernels.row_mac import row_mac
 from polyfuse.codegen.cpu.intrinsics.microkernels.row_mac_window import row_mac_windows
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_dot import tile_dot
@@ -81,6 +82,7 @@ __all__ = [
     "from_bfloat16",
     "from_float16",
     "get_num_threads",
+    "interleave",
     "joined",
     "larger",
     "line_of",

@@ -54,6 +54,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "int64": int,
         "uint64": int,
         "whole_registers": lambda: None,
+        "interleave": lambda vectors: None,
         "opaque": int,
         "add_any_order": operator.add,
         "multiply_any_order": operator.mul,

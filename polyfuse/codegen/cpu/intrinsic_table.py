@@ -36,6 +36,7 @@ COLUMNS = 110
 ON_STACK = "on_stack"
 ON_HEAP = "on_heap"
 WHOLE = "whole_registers"
+INTERLEAVE = "interleave"
 FETCH, FETCH_TO_WRITE = "fetch", "fetch_to_write"
 TAKE = "next_turn"
 LINE_OF, PAST_LINE, STORE_PAST, DONE = "line_of", "past_line", "store_past", "stores_done"
@@ -54,7 +55,7 @@ INTRINSICS = (
     *WHOLE_NUMBERS.values(),
     *IN_ANY_ORDER.values(),
     *HALF_OPERATIONS,
-    *(OPAQUE, WHOLE),
+    *(OPAQUE, WHOLE, INTERLEAVE),
     # rows of numbers
     *ROW_OPERATIONS,
     *("VectorRow", "RowElement", "short_row", ROWS_ABREAST),

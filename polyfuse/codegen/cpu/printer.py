@@ -13,6 +13,7 @@ from polyfuse.codegen.cpu.intrinsic_table import (
     FETCH,
     FETCH_TO_WRITE,
     FUNCTIONS,
+    INTERLEAVE,
     LINE_OF,
     ON_HEAP,
     ON_STACK,
@@ -31,6 +32,7 @@ from polyfuse.codegen.cpu.patterns.nontemporal_stores import in_lines, streamed,
 from polyfuse.codegen.cpu.patterns.outer_loop_vectorize import rows_abreast
 from polyfuse.codegen.cpu.patterns.scalar_promotion import Gathered
 from polyfuse.codegen.cpu.patterns.transposed_stores import transposed_store
+from polyfuse.codegen.cpu.patterns.vectors_abreast import vectors_abreast
 from polyfuse.codegen.cpu.patterns.window_steps import values_of
 from polyfuse.codegen.looptree.body_source import Values
 from polyfuse.codegen.looptree.collapse_axes import along_two_axes
@@ -178,6 +180,11 @@ class CpuEmitter(InRegions):
         """`for i in range(…):` and the lines of its body."""
         return super().loop(node)
 
+    def inside(self, node: For) -> list[str]:
+        """The lines of a loop's body; one of functions has several vectors side by side."""
+        vectors = vectors_abreast(node)
+        return [*([f"{INTERLEAVE}({vectors})"] if vectors > 1 else []), *super().inside(node)]
+
     def step_of_doacross(self, node: For) -> list[str]:
         """for i: S  ->  for i: wait for i of the value before; S; say so."""
         head, *body = super().loop(node)
@@ -316,7 +323,7 @@ class CpuEmitter(InRegions):
     def _piece(self, node: For, first: str, count: str) -> list[str]:
         """The values of a loop from one on. From 0 on: of what begins with a variable LLVM does not see the sign."""
         inside = f"{node.variable}_in"
-        body = [f"{node.variable} = {first} + {inside}", *self.lines(node.body)]
+        body = [f"{node.variable} = {first} + {inside}", *self.inside(node)]
         return [f"for {inside} in range({count}):", *self._indented(body)]
 
     def _index_at(self, element: Element, variable: str, value: ast.expr) -> str:

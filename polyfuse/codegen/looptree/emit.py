@@ -122,7 +122,11 @@ class Emitter(ABC):
         step = f", {node.step}" if node.step != 1 else ""
         note = "  # unrolled" if node.bind == "unroll" else ""
         head = f"for {node.variable} in range({ast.unparse(node.low)}, {ast.unparse(node.high)}{step}):{note}"
-        return [head, *self._indented(self.lines(node.body) or ["pass"])]
+        return [head, *self._indented(self.inside(node) or ["pass"])]
+
+    def inside(self, node: For) -> list[str]:
+        """The lines of a loop's body."""
+        return self.lines(node.body)
 
     def store(self, node: Store) -> list[str]:
         """The lines of one store."""

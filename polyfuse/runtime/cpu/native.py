@@ -27,6 +27,7 @@ from numba.core.runtime import rtsys
 from numba.core.typing import templates
 
 from polyfuse.codegen.cpu.intrinsic_table import header
+from polyfuse.codegen.cpu.intrinsics.interleave import ask_for_vectors
 from polyfuse.codegen.cpu.intrinsics.parallel_parts import Part, Relay, lowered, referred
 from polyfuse.codegen.cpu.parallel_calls import start_threads
 from polyfuse.codegen.operator_types import registry_for
@@ -69,7 +70,7 @@ class _FunctionPasses(FunctionPassManager):
 
 
 class _ObjectFile(AOTCodeLibrary):
-    """numba's library of functions, whose first passes are made once: numba makes them for each function again."""
+    """numba's library of functions. First passes are made once: numba makes them for each function again."""
 
     with_lines = False
     """True if its functions get tables of source lines."""
@@ -77,6 +78,10 @@ class _ObjectFile(AOTCodeLibrary):
     def __init__(self, codegen: Any, name: str) -> None:
         super().__init__(codegen, name)
         self._first_passes, self._builder = codegen._function_pass_manager()
+
+    def add_ir_module(self, ir_module: Any) -> None:
+        ask_for_vectors(ir_module)
+        super().add_ir_module(ir_module)
 
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
