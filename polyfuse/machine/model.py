@@ -20,7 +20,7 @@ from polyfuse.machine.functions import FUNCTIONS, Functions
 from polyfuse.machine.gpu_limits import Gpu, limits_of
 from polyfuse.machine.levels import UNBOUNDED, GiB, KiB, Level, MiB, size_text
 from polyfuse.machine.linux_cpu import linux_cpu, usable_cores
-from polyfuse.machine.rates import MESH_AT_BASE, ZEN, ZEN4, Exposed, Rates
+from polyfuse.machine.rates import MESH_AT_BASE, ZEN, ZEN4, Exposed, Rates, RowCosts
 
 Kind = Literal["cpu", "cuda"]
 
@@ -159,6 +159,7 @@ class CpuMachine(Machine):
         functions: What functions cost in additions.
         apart: Cycles of loading a number from a row of numbers that lie apart in memory.
         broadcast: Cycles of loading a number into all lanes, one for each row of a register tile's step.
+        row: Cycles that a loop over a row takes besides its vectors.
         foresees: True if the hardware prefetchers keep up with rows, so that software prefetching gains nothing.
     """
 
@@ -174,6 +175,7 @@ class CpuMachine(Machine):
     functions: Functions = FUNCTIONS
     apart: float = 1.0
     broadcast: float = 0.0
+    row: RowCosts = ZEN.row
 
     @property
     def kind(self) -> Literal["cpu"]:
@@ -315,6 +317,7 @@ def cpu(
         functions=rates.functions,
         apart=rates.apart,
         broadcast=rates.broadcast,
+        row=rates.row,
     )
 
 

@@ -19,17 +19,6 @@ from polyfuse.machine import CpuMachine
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
 from polyfuse.strategy.cost.kernel_model import Kernel, Share, is_internal
 
-ADDING_LANES = 12.0
-"""Cycles in which the lanes of a sum along memory become one number: shuffles and additions, one after the other. 16384
-sums of 32 products each, whose factors were not packed, took 72 µs (one core of a Xeon)."""
-
-ENTERING = 4.0
-"""Cycles of entering a row of more than one vector. With `LAST` for each number behind its whole vectors, fitted to RMS
-norm of 77 x 333 (2.0 µs without, 2.3 with them, 2.6 to 3.3 measured) and average pooling of 5 x 5 in rows of 57 (100,
-314, 230 to 280; one core of a Xeon)."""
-
-LAST = 0.5
-
 SHUFFLING = 4.0
 """Cycles of a sum of one vector at most, which LLVM writes out: its shuffles and additions, as others go on meanwhile.
 5184 sums of 16 products, and what is done with them, took 12.0 µs (one core of a Xeon)."""
@@ -55,7 +44,8 @@ def _row_cycles(share: Share, itemsize: int, machine: CpuMachine) -> float:
     rows, last = share.instances / share.long_row, share.long_row % lanes
     if share.long_row <= lanes:
         return rows * (SHUFFLING if share.one_sum else 0.0)
-    cycles = ENTERING + LAST * last + (ADDING_LANES if share.one_sum else 0.0)
+    costs = machine.row
+    cycles = costs.entering + costs.last * last + (costs.lanes if share.one_sum else 0.0)
     return rows * cycles + (CUMULATED * share.instances if share.cumulates else 0.0)
 
 
@@ -81,7 +71,7 @@ def _cycles(counts: Counts, part: Tree, name: str, machine: CpuMachine) -> float
     rows = instances / columns
     cycles = instances * strides.count(2) + rows * ceil(columns / lanes) * strides.count(1)
     summed = s.is_reduction and all(stride(s.write, d) == 0 for d in dims)
-    return cycles + rows * ADDING_LANES if summed else cycles
+    return cycles + rows * machine.row.lanes if summed else cycles
 
 
 def _stride(counts: Counts, part: Tree, access: Access, dims: Iterable[int]) -> int:

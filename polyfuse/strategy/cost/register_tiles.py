@@ -55,11 +55,10 @@ def _seconds(counts: Counts, part: Tree, steps: Loop, machine: CpuMachine) -> fl
     rows = prod(own[loop.name] for loop in of_sums)
     count = prod(own[loop.name] for loop in inside[:-1] if loop not in of_sums)
     cycles = count * _cycles(counts, name, rows, columns, last, lanes, machine) + ENTRY
-    dims = dims_of(last.date(name))
-    pieces = prod(own[loop.name] for loop in outside if dims_of(loop.date(name)) == dims)
+    all_columns = max(1, counts.box_of(name, dims_of(last.date(name))))
     box = prod(own.values())
     # tiles at the end of rows have fewer of them; at the end of columns they issue as many vectors
-    there = counts.work(name).instances * max(1.0, pieces * columns / max(1, counts.box_of(name, dims))) / box
+    there = counts.work(name).instances * ceil(all_columns / columns) * columns / all_columns / box
     tiles = prod(own[loop.name] for loop in outside) * min(1.0, there) * counts.filled(name)
     return tiles * cycles * machine.cycle
 

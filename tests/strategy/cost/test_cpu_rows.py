@@ -14,10 +14,7 @@ from polyfuse.machine import CpuMachine
 from polyfuse.strategy.cost.composite import finished_cost
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.cpu_rows import (
-    ADDING_LANES,
     CUMULATED,
-    ENTERING,
-    LAST,
     SHUFFLING,
     beside_seconds,
     row_seconds,
@@ -36,8 +33,8 @@ def share_of(instances: int, long_row: int, **others: bool) -> float:
 
 
 def test_a_row_is_entered_and_ends_in_single_numbers() -> None:
-    assert share_of(10 * 64, 64) == pytest.approx(10 * ENTERING)
-    assert share_of(10 * 37, 37) == pytest.approx(10 * (ENTERING + 5 * LAST))
+    assert share_of(10 * 64, 64) == pytest.approx(10 * XEON.row.entering)
+    assert share_of(10 * 37, 37) == pytest.approx(10 * (XEON.row.entering + 5 * XEON.row.last))
 
 
 def test_rows_of_a_product_go_by_several_at_once() -> None:
@@ -53,7 +50,7 @@ def test_rows_of_a_product_go_by_several_at_once() -> None:
 
 
 def test_lanes_of_a_sum_are_added_up() -> None:
-    assert share_of(10 * 64, 64, one_sum=True) == pytest.approx(10 * (ENTERING + ADDING_LANES))
+    assert share_of(10 * 64, 64, one_sum=True) == pytest.approx(10 * (XEON.row.entering + XEON.row.lanes))
     assert share_of(10 * 16, 16, one_sum=True) == pytest.approx(10 * SHUFFLING), "one vector is written out"
     assert share_of(10 * 16, 16) == 0
 

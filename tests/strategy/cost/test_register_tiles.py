@@ -71,3 +71,23 @@ def test_a_step_takes_as_many_cycles_as_it_has_broadcasts_at_least() -> None:
         tile_seconds(counts, kernel, replace(ZEN5, broadcast=each)) for each in (0.0, 1.0, 4.0)
     )
     assert free <= one < four
+
+
+@pf.nest
+def product(a: f32[48, 64], b: f32[64, 128], y: f32[48, 128]):  # type: ignore[no-untyped-def]  # noqa: F821
+    for i in range(48):
+        for j in range(128):
+            for k in range(64):
+                y[i, j] += a[i, k] * b[k, j]
+
+
+def test_blocks_of_tiles_that_do_not_divide_the_columns_have_no_more_tiles() -> None:
+    """Two blocks of seven tiles hold the eight tiles of 128 columns: the second has one."""
+    alone = pf.Schedule(product).tile("S0", i=8, j=16).reorder("S0", "i", "j", "k", "i_in", "j_in")
+    blocks = pf.Schedule(product).tile("S0", i=8, j=112).tile("S0", j_in=16)
+    blocks = blocks.reorder("S0", "i", "j", "j_in", "k", "i_in", "j_in_in")
+    seconds = []
+    for schedule in (alone, blocks):
+        (kernel,) = parts(schedule.microkernel("S0", "k").tree)
+        seconds.append(tile_seconds(Counts(schedule.nest), kernel, ZEN5))
+    assert seconds[1] == pytest.approx(seconds[0], rel=0.01)
