@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from polyfuse.machine.functions import FUNCTIONS, Functions
@@ -30,11 +31,16 @@ class RowCosts:
     lanes of a sum along memory have become one number: shuffles and additions, one after the other. Fitted on a core of
     a Xeon to RMS norm of 77 x 333 (2.0 µs without, 2.3 with the first two, 2.6 to 3.3 measured), average pooling of 5 x
     5 in rows of 57 (100, 314, 230 to 280) and 16384 sums of 32 products whose factors were not packed (72 µs).
+
+    Rows of `window` vectors hold so many instructions that a core does not look ahead to the next row: then `waits` more
+    cycles go by until a sum is there. Of shorter rows a part of that.
     """
 
     entering: float = 4.0
     last: float = 0.5
     lanes: float = 12.0
+    waits: float = 0.0
+    window: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,7 @@ ZEN3 = replace(
     hertz=3.2e9,
     apart=0.4,
     broadcast=1.0,
-    row=RowCosts(last=1.5, lanes=40.0),
+    row=RowCosts(last=1.5, waits=28.0, window=32.0),
     functions=Functions(
         division=(5.0, 5.0),
         sqrt=(9.0, 13.0),

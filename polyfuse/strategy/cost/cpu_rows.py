@@ -34,18 +34,23 @@ def row_seconds(kernel: Kernel, machine: CpuMachine) -> float:
     Rows of one vector are written out: nothing enters them, and no sum waits for another. A product's go by several
     steps and rows at once (strategy/cpu/kernel.py), or in register tiles.
     """
-    return sum(_row_cycles(share, kernel.itemsize, machine) for share in kernel.shares) * machine.cycle
+    longest = max((share.long_row for share in kernel.shares if not share.is_product), default=0)
+    alone = min(1.0, longest / (machine.vector_bytes // kernel.itemsize) / machine.row.window)
+    cycles = (_row_cycles(share, kernel, machine, alone) for share in kernel.shares)
+    return sum(cycles) * machine.cycle
 
 
-def _row_cycles(share: Share, itemsize: int, machine: CpuMachine) -> float:
-    lanes = machine.vector_bytes // itemsize
+def _row_cycles(share: Share, kernel: Kernel, machine: CpuMachine, alone: float) -> float:
+    lanes = machine.vector_bytes // kernel.itemsize
     if not share.long_row or share.is_product:
         return 0.0
     rows, last = share.instances / share.long_row, share.long_row % lanes
     if share.long_row <= lanes:
         return rows * (SHUFFLING if share.one_sum else 0.0)
     costs = machine.row
-    cycles = costs.entering + costs.last * last + (costs.lanes if share.one_sum else 0.0)
+    cycles = costs.entering + costs.last * last
+    if share.one_sum:
+        cycles += costs.lanes + alone * costs.waits
     return rows * cycles + (CUMULATED * share.instances if share.cumulates else 0.0)
 
 

@@ -55,6 +55,16 @@ def test_lanes_of_a_sum_are_added_up() -> None:
     assert share_of(10 * 16, 16) == 0
 
 
+def test_a_sum_is_waited_for_where_a_core_does_not_look_ahead_to_the_next_row() -> None:
+    waits = replace(XEON, row=replace(XEON.row, waits=28.0, window=32.0))
+    lanes = XEON.vector_bytes // 4
+    for vectors, part in ((8, 0.25), (32, 1.0), (64, 1.0)):
+        share = Share("S", 1, 1, instances=10 * vectors * lanes, long_row=vectors * lanes, one_sum=True)
+        kernel = Kernel(("S",), (), (), (), (share,), None)
+        more = row_seconds(kernel, waits) - row_seconds(kernel, XEON)
+        assert more / XEON.cycle == pytest.approx(10 * 28 * part)
+
+
 def test_cumulative_sums_turn_their_rows() -> None:
     counts = Counts(pf.lower(nn.cumsum(nn.input("x", (64, 100)), 1)))
     shares = {share.statement: share for share in kernel_of(counts, counts.nest.order).shares}
