@@ -33,6 +33,11 @@ so much less: 5 with rows of 1 KiB, 10 with rows of 2 KiB. In parts of the peak,
 core of a Xeon, in turns): 256 73 and 81 %, 384 70 and 80, 511 62 and 81, 512 56 and 80, 256 in float64 58 and 75,
 64 x 512 x 512 59 and 60. Some panels of these runs lay off their cache lines (stack_arrays.py); not measured anew."""
 
+STREAMS = 8
+"""Rows of b that a core's prefetchers follow at once. Of 7500 x 2500 float32 from memory, 2 rows of a took 3.7 ms in
+blocks of 8 steps, 5.4 of 16, 8.4 of 32 and 7.6 of 1880, 8 rows 5.7, 8.7, 20.8 and (472 x 128) 21.5; NumPy 8 to 9 (one
+core of a Zen 3)."""
+
 SUMS_EXPOSED = 0.5
 """The part of the time to load sums from L2 and store them, once a block of steps, that is not hidden. An estimate."""
 
@@ -124,7 +129,8 @@ def streaming(task: Task, b: Blocking) -> float:
     """
     e = task.extents
     size, block = e.of_right(e.steps, e.columns) * task.itemsize, task.block(b)
-    slower = 1.0 if b.pack_right else _scattered(task.right)
+    followed = follows(task, b)
+    slower = 1.0 if b.pack_right or followed else _scattered(task.right)
     exposed = slower * STREAM_EXPOSED if slower > 1.0 else task.machine.exposed.panels
     passing = size / task.reading(_around(task, b))
     computing = arithmetic(task, b) / e.batches / ceil(e.rows / b.rows)
@@ -133,6 +139,9 @@ def streaming(task: Task, b: Blocking) -> float:
     if task.right.ahead and task.held > task.l2.size:
         first = _coming(task, b, size / task.coming(task.held))
         first *= 1.0 if b.pack_right else max(STRIDED, slower)
+    elif followed:
+        memory = size / task.coming(max(size, task.held))
+        first = max(STREAM_EXPOSED * memory, memory - computing)
     elif b.pack_right and not task.right.ahead:
         first = near
     return e.batches * (first + (ceil(e.rows / b.rows) - 1) * near)
@@ -164,6 +173,12 @@ def _around(task: Task, b: Blocking) -> int:
         return 2 * block
     size = min(2 * block, block + 2 * task.tile(b))
     return size + block if task.asks(b) and size > task.l1.size else size
+
+
+def follows(task: Task, b: Blocking) -> bool:
+    """True if whole rows of b go by as they lie, few at a time: as they are needed they have come from memory."""
+    whole = b.width == task.extents.columns and task.right.contiguous
+    return whole and not b.pack_right and b.steps * task.extents.window <= STREAMS
 
 
 def _far(operand: Operand) -> float:

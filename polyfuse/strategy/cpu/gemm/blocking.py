@@ -11,6 +11,7 @@ innermost product one stays in L1 and the other streams. Here a's panel stays: i
 which leaves most of L1 to what streams. A block may be one panel of b, with all steps: then that stays near, all of a
 streams by, from L2, and b comes in once, each tile asking for its share of the next panel. Where two panels do not stay
 in L2 together, it has fewer steps, the tiles ask for the next block, and all rows' sums of a panel are in a buffer.
+For few rows of a, b is not packed: then a block may be a few whole rows of it, which go by as streams.
 Sizes are chosen by an analytical model as in Low et al., "Analytical Modeling Is Enough for High-Performance BLIS"
 (2016), sections 3 and 4: registers bound the tile, L1 the steps, L2 the width; where that leaves a choice, the time
 that the traffic between the caches takes decides.
@@ -25,7 +26,7 @@ from itertools import product
 from math import ceil
 
 from polyfuse.schedule.microkernel_verb import padded
-from polyfuse.strategy.cpu.gemm.block_cost import by_lines, seconds, steps_held
+from polyfuse.strategy.cpu.gemm.block_cost import STREAMS, by_lines, seconds, steps_held
 from polyfuse.strategy.cpu.gemm.blocks import Blocking, Task
 
 VECTORS = (1, 2, 4)
@@ -125,6 +126,8 @@ def _blocks(task: Task, rows: int, columns: int) -> dict[tuple[int, int], None]:
     for steps in step_blocks(task, rows):
         fitting = _width_in(task.l2.size // 2, steps, columns, task)
         found |= dict.fromkeys((steps, width) for width in (every, fitting))
+    if STREAMS < task.extents.steps and task.right.contiguous and task.extents.window == 1:
+        found[STREAMS, every] = None
     if task.right.ahead:  # only what is found packed is asked for ahead of time
         found |= dict.fromkeys((steps, one) for steps in _asked_steps(task, rows, one))
     return found

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from polyfuse.machine import KiB, Machine, MiB, cpu
-from polyfuse.strategy.cpu.gemm.block_cost import arithmetic, packing, seconds
+from polyfuse.strategy.cpu.gemm.block_cost import STREAMS, arithmetic, packing, seconds
 from polyfuse.strategy.cpu.gemm.blocking import blocking, choices
 from polyfuse.strategy.cpu.gemm.blocks import Blocking, Extents, Operand, Task
 from polyfuse.strategy.cpu.gemm.remarks import sentences
@@ -168,6 +168,22 @@ def test_an_operand_across_memory_is_packed() -> None:
     t = task(64, 64, 64)
     across = Task(t.extents, t.left, Operand("w", 64 * 4, contiguous=False), 4, AVX512)
     assert chosen(across).pack_right
+
+
+@MACHINES
+@pytest.mark.parametrize("sides", [(2, 2500, 7500), (8, 2500, 7500), (4, 1024, 1024)])
+def test_rows_of_a_weight_that_few_rows_use_go_by_as_streams(
+    sides: tuple[int, int, int], machine: Machine
+) -> None:
+    """Its columns lie in pages of their own: a panel of them would come in line by line."""
+    rows, columns, steps = sides
+    b = chosen(replace(task(rows, columns, steps, machine), held=4 * columns * steps))
+    assert (b.steps, b.width) == (STREAMS, columns)
+    assert not b.pack_right
+
+
+def test_a_weight_that_many_rows_use_does_not_go_by_in_streams() -> None:
+    assert chosen(replace(task(512, 1024, 1024, AVX2), held=12 * MiB)).steps > STREAMS
 
 
 def along(rows: int, columns: int, steps: int, machine: Machine, fixed: bool = False) -> Task:
