@@ -32,8 +32,8 @@ class RowCosts:
     a Xeon to RMS norm of 77 x 333 (2.0 µs without, 2.3 with the first two, 2.6 to 3.3 measured), average pooling of 5 x
     5 in rows of 57 (100, 314, 230 to 280) and 16384 sums of 32 products whose factors were not packed (72 µs).
 
-    Rows of `window` vectors hold so many instructions that a core does not look ahead to the next row: then `waits` more
-    cycles go by until a sum is there. Of shorter rows a part of that.
+    Rows of `window` vectors hold so many instructions that a core does not look ahead to the next row: then `waits`
+    more cycles go by until a sum is there. Of shorter rows a part of that.
     """
 
     entering: float = 4.0

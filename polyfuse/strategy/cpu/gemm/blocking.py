@@ -126,7 +126,7 @@ def _blocks(task: Task, rows: int, columns: int) -> dict[tuple[int, int], None]:
     for steps in step_blocks(task, rows):
         fitting = _width_in(task.l2.size // 2, steps, columns, task)
         found |= dict.fromkeys((steps, width) for width in (every, fitting))
-    if STREAMS < task.extents.steps and task.right.contiguous and task.extents.window == 1:
+    if task.extents.steps > STREAMS and task.right.contiguous and task.extents.window == 1:
         found[STREAMS, every] = None
     if task.right.ahead:  # only what is found packed is asked for ahead of time
         found |= dict.fromkeys((steps, one) for steps in _asked_steps(task, rows, one))
