@@ -118,12 +118,14 @@ class Bound:
         return f"{tensor}: {bytes_text(moved)}{rest}"
 
     @property
-    def summary(self) -> str:
-        """The bound and the schedule's traffic in a line."""
-        least = f"at least {bytes_text(self.least)}"
+    def against(self) -> str:
+        """The verdict as a sentence about the bound, for a table that has no column with the ratio."""
         if self.traffic is None:
-            return f"{least}, not counted for the schedule"
-        return f"{least}, {bytes_text(self.traffic)} moved, {self.ratio:.2f} × ({self.verdict})"
+            return "not counted for the schedule"
+        if self.close:
+            return f"within {CLOSE:g} × of the bound"
+        where = f", {self.verdict}" if self.excess is not None else ""
+        return f"{self.ratio:.3g} × the bound{where}"
 
 
 HEADER = ("kernel", "FLOP", "compulsory", "at least", "moved", "moved / least", "where")
@@ -152,10 +154,14 @@ class Bounds(Viewed):
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
         """The table as text: HEADER's columns, a row for each kernel, then one for all."""
-        named = [(_names(kernel), kernel) for kernel in self.kernels]
-        whole = "all" if self.kernels else _names(self.whole)
         scheduled = bool(self.kernels)
-        return tuple(_row(name, bound, scheduled) for name, bound in (*named, (whole, self.whole)))
+        return tuple(_row(name, bound, scheduled) for name, bound in self.named)
+
+    @property
+    def named(self) -> tuple[tuple[str, Bound], ...]:
+        """Each kernel with its statements as its name, then what holds of all."""
+        whole = "all" if self.kernels else _names(self.whole)
+        return (*((_names(kernel), kernel) for kernel in self.kernels), (whole, self.whole))
 
     @property
     def title(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import polyfuse as pf
 from papers.polybench import KERNELS
 from polyfuse import nn
 from polyfuse.errors import BadArgument, TargetUnavailable
+from polyfuse.measure import duration
 
 # ruff: noqa: F821
 
@@ -97,10 +100,21 @@ def test_an_executable_has_times_and_a_column_in_its_report() -> None:
     assert str(found.memory) == "2 × L1 of 48 KiB"
     assert found.whole.measured is not None
     assert found.whole.predicted == pytest.approx(net.report().predicted_seconds)
-    lines = str(net.report(bounds=True)).splitlines()
-    assert any(line.startswith("least traffic     through ") for line in lines)
-    assert lines[-1].startswith("  all: at least ")
+    report = net.report(bounds=True)
+    lines = str(report).splitlines()
+    head = next(k for k, line in enumerate(lines) if line.startswith("least traffic     through "))
+    assert lines[head + 1].split("  ")[1] == "kernel"
+    assert lines[-1].endswith("  within 1.2 × of the bound")
+    (*_, (name, predicted, measured, least, moved, against)) = report.kernel_rows
+    assert (name, against) == ("all", "within 1.2 × of the bound")
+    assert predicted == duration(report.predicted_seconds)
+    assert measured.endswith("s")
+    assert least == moved
+    html = report._repr_html_()
+    assert "against the bound</th>" in html
+    assert "<code>within 1.2 × of the bound</code>" in html
     assert net.report().bounds is None
+    assert net.report().kernel_rows == ()
     pytest.importorskip("matplotlib")
     axes = pf.show.roofline_plot(found).axes[0]
     markers = [line.get_marker() for line in axes.lines]
@@ -111,9 +125,23 @@ def test_an_executable_has_times_and_a_column_in_its_report() -> None:
 def test_equal_kernels_stand_once_in_the_report() -> None:
     layers = [layer for seed in range(3) for layer in (nn.Linear(256, 256, seed=seed), nn.ReLU())]
     net = pf.compile(pf.lower(nn.Sequential(*layers), batch=64), target="cpu", machine="zen5", fuse=False)
-    lines = str(net.report(bounds=True)).splitlines()
-    (packed,) = [line for line in lines if line.startswith("  pack_w")]
-    assert packed.endswith("(within 1.2 ×)  × 3")
+    rows = net.report(bounds=True).kernel_rows
+    (packed,) = [row for row in rows if row[0].startswith("pack_w")]
+    assert packed[0] == "pack_w0 (once) × 3"
+    assert packed[-1] == "within 1.2 × of the bound"
+
+
+def test_the_report_says_where_a_kernel_is_above_its_bound() -> None:
+    nest = pf.lower(nn.Linear(1024, 256, bias=False), batch=256)
+    found = pf.bounds(pf.Schedule(nest), 68 * KiB, machine="zen5")
+    net = pf.compile(nest, target="cpu", machine="zen5")
+    report = replace(net.report(), bounds=found)
+    lost = "64.4 × the bound, w0: 256 MiB, once is 1 MiB"
+    (row,) = [row for row in report.kernel_rows if row[0] == "mac0"]
+    assert row[3:] == ("4 MiB", "258 MiB", lost)
+    assert any(line.endswith(f"  {lost}") for line in str(report).splitlines())
+    assert f"<code>{lost}</code>" in report._repr_html_()
+    assert "measured" not in str(report)
 
 
 def test_the_roofline_plot_says_what_it_needs() -> None:
