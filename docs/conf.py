@@ -113,10 +113,18 @@ def long_sentences(app: Sphinx, doctree: nodes.document) -> None:
             block["classes"].append("wrapped")
 
 
+def with_factories(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """Write a default that a dataclass makes anew as `...`: with `<factory>` a signature is not read."""
+    return signature and signature.replace("<factory>", "..."), returns
+
+
 def setup(app: Sphinx) -> None:
     def process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
         lines[:] = plain_to_rst(lines)
 
     app.connect("autodoc-process-docstring", process, priority=400)  # before napoleon's, at 500
+    app.connect("autodoc-process-signature", with_factories)
     app.connect("doctree-read", long_sentences)
     app.connect("html-page-context", opened_to_here, priority=400)  # before the theme's, at 500

@@ -4,6 +4,10 @@ import { dark, light } from "./light.js";
 import { instance, seconds } from "./model.js";
 import { Rows } from "./rows.jsx";
 
+// The browser lays out what is in view of a longer list; a shorter one is there in print and in pictures of the whole page too.
+const MANY = 200;
+const size = (list) => (list.length > MANY ? " many" : "");
+
 export function Kernels({ model }) {
   const { kernels } = model.data;
   const most = Math.max(...kernels.flatMap((k) => [k.bound, k.predicted, k.measured].map((v) => v ?? 0)), 1e-12);
@@ -46,7 +50,7 @@ export function Refused({ model, shown, show }) {
   const { refused } = model.data;
   if (!refused.length) return <p>No fusion was refused for a dependence.</p>;
   return (
-    <ul class="refused-list">
+    <ul class={`refused-list${size(refused)}`}>
       {refused.map((each, n) => {
         const drawn = each.source.window && each.sink.window;
         return (
@@ -105,7 +109,7 @@ export function Remarks({ model, query }) {
   const wanted = query.toLowerCase();
   const found = model.data.remarks.filter((r) => !wanted || r.text.toLowerCase().includes(wanted));
   return (
-    <ul class="remarks">
+    <ul class={`remarks${size(found)}`}>
       {found.map((remark, n) => (
         <li key={n} onMouseEnter={() => light({ statements: remark.statements })} onMouseLeave={dark}>
           <b class={remark.taken ? "taken" : "left"}>{remark.taken ? "taken" : "left"}</b> <i>{remark.pass}</i> {remark.text}

@@ -24,6 +24,7 @@ from papers.ansel_2021_fused_strassen.cell import VARIANTS, network
 from papers.ansel_2021_fused_strassen.figure import draw
 from papers.claims import Claim, judged, span
 from papers.places import Place, place
+from polyfuse.errors import quantity
 from polyfuse.strategy import plan_for
 
 LAYERS = (1, 2, 4, 8)
@@ -98,7 +99,7 @@ def claims(kernels: Sequence[int], rows: Sequence[dict[str, Any]]) -> list[Claim
         Claim(
             "Less overhead, and bias and ReLU in the product's kernel, beat the library.",
             "up to 1.82 × and 2.26 × PyTorch, on a GPU",
-            f"{span(over)} NumPy on one core",
+            span(over, "NumPy on one core"),
             judged(over, 1.0),
         ),
         Claim(
@@ -110,13 +111,13 @@ def claims(kernels: Sequence[int], rows: Sequence[dict[str, Any]]) -> list[Claim
         Claim(
             "Strassen's algorithm in every layer gains, for large sizes.",
             "up to 1.59 ×; 72 of 168 cells are slower than PyTorch",
-            f"{span(fast)} the fused network",
+            span(fast, "the fused network"),
             judged(fast, 1.0),
         ),
         Claim(
             "Strassen's algorithm where a model expects a gain does not lose (ours).",
             "–",
-            f"{span(chosen)} the fused network, in {len(chosen)} cells that take it",
+            span(chosen, f"the fused network, in {quantity(len(chosen), 'cell')} of the grid"),
             judged(chosen, 1 / RED),
         ),
     ]

@@ -40,13 +40,20 @@ def speedups(rows: Sequence[dict[str, Any]]) -> Speedups:
 
 
 def draw(rows: Sequence[dict[str, Any]], about: Mapping[str, Any], path: Path) -> None:
-    """Blue where a variant is faster than the library it is compared with, red where it is slower."""
+    """Blue where a variant is faster than the library it is compared with, red where it is slower.
+
+    Depths that were not run, as in a quick run, are left out.
+    """
     from matplotlib import rc_context
     from matplotlib.colors import TwoSlopeNorm
     from matplotlib.figure import Figure
 
     values = speedups(rows)
-    depths, batches, widths = (sorted({key[n] for key in values}) for n in (2, 3, 4))
+    batches, widths = (sorted({key[n] for key in values}) for n in (3, 4))
+    every = sorted({key[2] for key in values})
+    depths = [
+        depth for depth in every if any(key[0] == "ours" and key[2] == depth for key in values)
+    ] or every
     figure = Figure(
         figsize=(3.4 * len(depths) + 1.2, 0.28 * len(batches) * len(LINES) + 4), layout="constrained"
     )

@@ -151,19 +151,19 @@ def claims(kernels: Sequence[Row], rows: Sequence[Row]) -> list[Claim]:
         Claim(
             "Forward and backward beat the library (ours).",
             "–",
-            f"{span(over)} NumPy on one core",
+            span(over, "NumPy on one core"),
             judged(over, 1.0),
         ),
         Claim(
             "Strassen's algorithm in every product gains, forward and backward (ours).",
             "–",
-            f"{span(fast)} the fused network",
+            span(fast, "the fused network"),
             judged(fast, 1.0),
         ),
         Claim(
             "Where the model chooses, it does not lose (ours).",
             "–",
-            f"{span(auto)} the fused network",
+            span(auto, "the fused network"),
             judged(auto, 1 / 1.03),
         ),
     ]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import polyfuse as pf
-from papers.claims import Claim, span
+from papers.claims import Claim, percent, span
 from papers.flux_558_conv_bias.layers import Layer
 from papers.places import Place
 from polyfuse import nn
@@ -88,13 +88,13 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         Claim(
             "The bias's gradient takes less of the backward pass.",
             "28 % of the GPU's time at batch 1000",
-            f"{span([100 * share for share in shares], '%')} of the time of both gradients",
+            percent(shares, "the time of both gradients"),
             "not measured" if not shares else "holds" if max(shares) < SHARE else "holds in part",
         ),
         Claim(
             "It is one pass at memory speed (ours).",
             "asked for",
-            f"{span(passes)} the time of one pass over the array",
+            span(passes, "the time of one pass over the array"),
             "not measured" if not passes else "holds" if max(passes) <= MEMORY_SPEED else "holds in part",
         ),
     ]

@@ -158,7 +158,7 @@ def claims(found: list[Row]) -> list[Claim]:
             f"{span(source_saved)}, its code on one core of this machine"
             if source_saved
             else "its code was not at hand (POLYMAGE=FOLDER)",
-            f"{span(saved)} on one core",
+            span(saved, "on one core"),
             judged(saved, 1.2),
         ),
         Claim(

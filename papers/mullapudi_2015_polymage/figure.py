@@ -36,6 +36,8 @@ def draw(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any], path: Path
         axes.set(title=name, xlabel="ms on one core")
         axes.invert_yaxis()
         axes.margins(x=0.35)
+        if not any(own[who]["ms"] for who in shown):
+            axes.set(xlim=(0, 1), xticks=[])
         axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"polyfuse at commit {str(about['commit'])[:8]}", fontsize=8)
     figure.savefig(path)

@@ -163,7 +163,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
     bulk = list(gains(rows, "bulked", "per kernel"))
     fused = list(gains(rows, "bulked and fused", "per kernel"))
     images = "; ".join(
-        f"batch {r['batch']}: {r['images_a_second']} images/s"
+        f"batch {r['batch']}: {r['images_a_second']:,} images/s"
         for r in rows
         if r["mode"] == "bulked and fused"
     )
@@ -171,7 +171,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         Claim(
             "Bulked training steps are faster.",
             f"570 → 620 images/s, {SOURCE:.2f} ×, batch 32",
-            f"{span(bulk)} by bulking",
+            span(bulk, "by bulking"),
             judged(bulk, 1.0),
         ),
         Claim(

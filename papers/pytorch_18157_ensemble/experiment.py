@@ -89,19 +89,19 @@ def claims(rows: list[Row]) -> list[Claim]:
         Claim(
             "Batching pays below the threshold of 10 members too.",
             "asked for; the compiler of the time batched nothing there",
-            f"{len(few)} sizes batched; members one by one take {span(small)} the time",
+            f"{len(few)} sizes batched; members one by one: {span(small, 'the time')}",
             judged(small, 1.0),
         ),
         Claim(
             "Batching at compile time beats the members one by one in torch.",
             "expected",
-            f"torch takes {span(of['torch, apart'])} our time",
+            f"torch: {span(of['torch, apart'], 'our time')}",
             judged(of["torch, apart"], 1.0),
         ),
         Claim(
             "It beats what a user stacks by hand in torch (ours).",
             "–",
-            f"torch's baddbmm takes {span(of['torch, batched'])} our time",
+            f"torch's baddbmm: {span(of['torch, batched'], 'our time')}",
             judged(of["torch, batched"], 1.0),
         ),
     ]

@@ -214,7 +214,7 @@ def _check_identity(x: Algorithm) -> None:
         if wrong.any():
             b, c = (int(at) for at in np.argwhere(wrong)[0])
             raise InvalidAlgorithm(
-                f"{x.name} does not multiply: A[{i}, {q}] B[{b // x.n}, {b % x.n}] occurs {found[b, c]} times in "
-                f"C[{c // x.n}, {c % x.n}], expected {expected[b, c]}"
+                f"{x.name} does not multiply: A[{i}, {q}] B[{b // x.n}, {b % x.n}] occurs "
+                f"{quantity(found[b, c], 'time')} in C[{c // x.n}, {c % x.n}], expected {expected[b, c]}"
                 + (f" mod {x.modulus}" if x.modulus else "")
             )

@@ -2,39 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from polyfuse.cli.early_checks import numbers
 from polyfuse.errors import BadArgument
+from polyfuse.ir.nest import Nest
 from polyfuse.runtime.executable import Executable
-from polyfuse.runtime.samples import drawn
+from polyfuse.runtime.samples import Array, drawn
 from polyfuse.workbench.terminal import Terminal, writing
 
 
 def show_profile(terminal: Terminal, net: Executable, sizes: list[str], turns: int, seed: int) -> None:
-    """Print the time of each kernel on random arrays.
-
-    Raises BadArgument for symbolic sizes without a number, and for tensors of row numbers, whose values are no samples.
-    """
-    nest = net.nest
-    given = numbers(sizes)
-    absent = [name for name in nest.params if name not in given]
-    if absent:
-        example = " ".join(f"--size {name}=64" for name in absent)
-        raise BadArgument(f"profile: the arrays of {nest.name} depend on {', '.join(absent)}: give {example}")
-    indices = [t.gather.index for t in nest.tensors if t.gather is not None]
-    if indices:
-        raise BadArgument(
-            f"profile: {', '.join(indices)} holds numbers of rows, which random values are not; call "
-            "net.profile(…) on arrays of yours"
-        )
-    concrete = nest.with_sizes(given) if given else nest
-    arrays = drawn(concrete.inputs, np.random.default_rng(seed))
+    """Print the time of each kernel on random arrays."""
+    arrays = random_arrays("profile", net.nest, numbers(sizes), seed)
     with terminal.working(f"measuring {turns} turns"):
         profile = net.profile(*arrays.values(), turns=turns)
     terminal.text(str(profile))
+
+
+def random_arrays(asked: str, nest: Nest, sizes: Mapping[str, int], seed: int) -> Mapping[str, Array]:
+    """Return standard normal inputs of a nest.
+
+    Args:
+        asked: What needs them, for errors.
+        nest: The nest.
+        sizes: Values of its symbolic sizes.
+        seed: Of the random numbers.
+
+    Raises:
+        BadArgument: for symbolic sizes without a number, and for tensors of row numbers, whose values are no samples.
+    """
+    absent = [name for name in nest.params if name not in sizes]
+    if absent:
+        example = " ".join(f"--size {name}=64" for name in absent)
+        raise BadArgument(f"{asked}: the arrays of {nest.name} depend on {', '.join(absent)}: give {example}")
+    indices = [t.gather.index for t in nest.tensors if t.gather is not None]
+    if indices:
+        raise BadArgument(
+            f"{asked}: {', '.join(indices)} holds numbers of rows, which random values are not; call "
+            "net.profile(…) on arrays of yours"
+        )
+    concrete = nest.with_sizes(sizes) if sizes else nest
+    return drawn(concrete.inputs, np.random.default_rng(seed))
 
 
 def show_tuning(terminal: Terminal, net: Executable, save: Path | None) -> None:

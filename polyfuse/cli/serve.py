@@ -3,6 +3,8 @@
     {"id": 1, "do": "verdict", "steps": [{"verb": "split", "args": ["mac0", "j", 32]}]}
     {"id": 1, "legal": true, "refused": null, …, "predicted": 3.2e-05, "steps": ["split('mac0', 'j', 32)"]}
 
+With "measure": true a legal schedule is compiled and called on random arrays, and "measured" has the seconds of a call.
+
 Requests hold data alone: names of verbs and their arguments. No code of a request is run. A request that cannot be
 answered gets {"error": {"type", "message"}}, and the next line is read.
 """
@@ -13,6 +15,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TextIO
 
+from polyfuse.cli.measuring import random_arrays
 from polyfuse.errors import BadArgument, PolyfuseError
 from polyfuse.ir.nest import Nest
 from polyfuse.machine import Machine
@@ -23,6 +26,9 @@ from polyfuse.workbench.verdict import verdict
 
 MOST_STEPS, LONGEST = 10_000, 4_000_000
 """The most steps of a request, and the most characters of its line."""
+
+SEED = 0
+"""Of the arrays that schedules are measured on, so that all of them have the same."""
 
 
 def serve(nest: Nest, machine: Machine, requests: Iterable[str], answers: TextIO) -> None:
@@ -68,7 +74,7 @@ def _read(line: str) -> dict[str, Any]:
         raise BadArgument(f"a request is an object, not {type(request).__name__}")
     if not isinstance(request.get("do", "verdict"), str) or request.get("do", "verdict") not in ANSWERS:
         raise BadArgument(f"do: {request.get('do')!r}; expected one of {', '.join(ANSWERS)}")
-    known = {"id", "do", "steps", "most"}
+    known = {"id", "do", "steps", "most", "measure"}
     unknown = sorted(request.keys() - known)
     if unknown:
         raise BadArgument(f"unknown field {unknown[0]!r}; a request has {', '.join(sorted(known))}")
@@ -83,7 +89,11 @@ def _nest(nest: Nest, machine: Machine, request: Mapping[str, Any]) -> dict[str,
 
 
 def _verdict(nest: Nest, machine: Machine, request: Mapping[str, Any]) -> dict[str, Any]:
-    return verdict(nest, request.get("steps", []), machine=machine).data()
+    measure = request.get("measure", False)
+    if not isinstance(measure, bool):
+        raise BadArgument(f"measure: {measure!r}; expected true or false")
+    inputs = random_arrays("measure", nest, {}, SEED) if measure else None
+    return verdict(nest, request.get("steps", []), machine=machine, inputs=inputs).data()
 
 
 def _next(nest: Nest, machine: Machine, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,9 +35,7 @@ def named_arrays(nest: Nest, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[
             )
     for name in expected:
         if name not in given:
-            raise BadArgument(
-                f"input {nest.tensor(name)} is missing; given are {', '.join(inputs) or 'none'}"
-            )
+            raise BadArgument(f"{nest.tensor(name)} is missing; given are {', '.join(inputs) or 'none'}")
     return {
         name: _array(nest.tensor(name), pairs_of(nest.tensor(name), value)) for name, value in given.items()
     }

@@ -104,7 +104,7 @@ class Nest(NestData, Viewed):
 
     @cached_property
     def pairs_in_order(self) -> Dependences:
-        """The dependences, or more pairs than these where isl does not find them: all whose order a proof asks for."""
+        """The pairs whose order a proof asks for, which are the dependences, or more where isl does not find them."""
         found = self._dependences
         if found is not None:
             return found

@@ -167,7 +167,7 @@ class NestData:
 
     @cached_property
     def outputs(self) -> tuple[Tensor, ...]:
-        """The tensors that a run leaves for the caller, in order: results, and inputs changed in place."""
+        """The tensors that a run leaves for the caller, in order, which are results, and inputs changed in place."""
         return self.with_role("output", "inout")
 
     @cached_property

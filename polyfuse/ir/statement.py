@@ -93,7 +93,7 @@ class Statement:
 
     @cached_property
     def answers(self) -> dict[tuple[object, ...], Any]:
-        """What is known about the statement alone, by question: searches ask the same again and again."""
+        """Answers about the statement alone, by question, since searches ask the same again and again."""
         return {}
 
     def __getstate__(self) -> dict[str, Any]:

@@ -103,7 +103,7 @@ class Tensor:
 
     @property
     def innermost(self) -> int:
-        """The axis along which neighbours lie in memory: the last one that has more than one element; else the last.
+        """The axis along which neighbours lie in memory, the last one that has more than one element; else the last.
 
         3 of x[8, 1, 4, 16], 1 of the weights w[64, 256, 1, 1] of a convolution of one pixel.
         """

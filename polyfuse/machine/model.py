@@ -50,7 +50,7 @@ class Machine(ABC, Viewed):
     @property
     @abstractmethod
     def kind(self) -> Kind:
-        """The target: "cpu" or "cuda"."""
+        """The target, "cpu" or "cuda"."""
 
     @property
     @abstractmethod

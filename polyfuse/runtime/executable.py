@@ -485,7 +485,7 @@ class Executable:
 
     @property
     def kernels(self) -> tuple[Launch, ...]:
-        """One entry per launch, in order: name, statements, source, grid."""
+        """One entry per launch, in order, with name, statements, source and grid."""
         return self.program.launches
 
     @property

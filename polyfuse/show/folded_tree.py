@@ -55,8 +55,9 @@ def _times(keys: list[Hashable], at: int, period: int) -> int:
 def runs_of(nest: Nest, row: Sequence) -> list[Run]:
     """The children of a sequence as runs of parts that are equal up to names.
 
-    Each part of a run writes tensors that no part before it touches, as layers do. Two sweeps between the same arrays,
-    from A to B and back, are equal up to names too, and are shown both.
+    Each part of a run writes a tensor that no part before it touches, and none that one before it reads, as layers do:
+    it may go on with a sum that the one before has set to zero. Two sweeps between the same arrays, from A to B and
+    back, are equal up to names too, and are shown both.
     """
     keys: list[Hashable] = [
         (form_of(nest, child), position in row.barriers) for position, child in enumerate(row.children)
@@ -72,15 +73,17 @@ def runs_of(nest: Nest, row: Sequence) -> list[Run]:
 
 
 def _new_tensors(nest: Nest, row: Sequence, run: Run) -> bool:
-    """Whether each repetition writes tensors that none before it touches."""
-    width, touched = run.last - run.first, set[str]()
+    """Whether each repetition writes a tensor that none before it touches, and none that one before it reads."""
+    width, touched, read = run.last - run.first, set[str](), set[str]()
     for first in range(run.first, run.first + width * run.times, width):
         inside = [
             nest.statement(name) for child in row.children[first : first + width] for name in child.names
         ]
-        if any(statement.write.tensor in touched for statement in inside):
+        written = {statement.write.tensor for statement in inside}
+        if written <= touched or written & read:
             return False
         touched.update(name for statement in inside for name in statement.tensors)
+        read.update(access.tensor for statement in inside for access in statement.reads)
     return True
 
 

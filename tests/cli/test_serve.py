@@ -7,10 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import polyfuse as pf
+from polyfuse import nn
 from polyfuse.cli.app import app
 from polyfuse.cli.serve import answer, serve
 from polyfuse.machine import Machine
@@ -107,12 +109,40 @@ def test_explore_writes_the_page_and_its_data(tmp_path: Path) -> None:
     assert json.loads(data.read_text(encoding="utf-8"))["format"] == "polyfuse explorer"
 
 
-def test_the_greedy_searcher_finds_a_schedule_that_is_predicted_to_be_faster() -> None:
+def greedy_search() -> tuple[dict[str, Any], pf.Nest]:
+    """The example's names, and its nest."""
     example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "greedy_search.py"))
-    nest = pf.lower(example["model"], batch=example["batch"])
+    return example, pf.lower(example["outputs"])
+
+
+def test_the_greedy_searcher_finds_a_schedule_that_is_predicted_to_be_faster() -> None:
+    example, nest = greedy_search()
     plan = pf.compile(nest, target="cpu", machine="zen5").schedule
     steps = json.loads(to_json(plan.given, plan.steps))["steps"]
     server = SimpleNamespace(ask=lambda **request: answer(nest, ZEN5, json.dumps(request)))
-    found, seconds = example["search"](server, steps)
-    assert seconds < 0.9 * pf.cost(plan, ZEN5).seconds
-    assert pf.verdict(nest, found, machine=ZEN5).predicted == seconds
+    found = example["search"](server, steps, by="predicted")
+    predicted = pf.verdict(nest, found, machine=ZEN5).predicted
+    assert predicted is not None
+    assert predicted < 0.9 * pf.cost(plan, ZEN5).seconds
+    x = np.random.default_rng(0).random(nest.inputs[0].shape, np.float32)
+    net = pf.compile(
+        nest, target="cpu", machine="zen5", schedule=pf.verdict(nest, found, machine=ZEN5).schedule
+    )
+    assert np.allclose(net(x), pf.interpret(nest, [x])["out"], rtol=1e-5)
+
+
+def test_the_greedy_searcher_is_short() -> None:
+    text = (Path(__file__).parents[2] / "examples" / "greedy_search.py").read_text(encoding="utf-8")
+    code = [line for line in text.split('"""', 2)[2].splitlines() if line.strip()]
+    assert len(code) <= 50
+
+
+def test_a_verdict_is_measured_if_asked_for() -> None:
+    nest = pf.lower(nn.Linear(8, 6), batch=4)
+    found = answer(nest, ZEN5, json.dumps({"steps": [], "measure": True}))
+    assert found["measured"] > 0
+    assert answer(nest, ZEN5, json.dumps({"steps": []}))["measured"] is None
+    wrong = answer(nest, ZEN5, json.dumps({"steps": [], "measure": 1}))["error"]
+    assert wrong["message"] == "measure: 1; expected true or false"
+    symbolic = answer(pf.lower(nn.Linear(8, 6), batch="N"), ZEN5, json.dumps({"measure": True}))["error"]
+    assert "depend on N" in symbolic["message"]

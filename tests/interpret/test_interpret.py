@@ -278,7 +278,7 @@ def test_sizes_that_no_shape_says_are_asked_for() -> None:
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ({}, r"input input A: float64\[N, 2\*N\] is missing; given are none"),
+        ({}, r"input A: float64\[N, 2\*N\] is missing; given are none"),
         ({"A": np.ones((2, 4)), "B": 1}, "'B' is not an input of the nest; its inputs are A"),
         ([np.ones((2, 4)), 1], "given 2 arrays for the inputs A"),
         ([np.ones((2, 4), np.float32)], r"A is float32\[2, 4\], expected input A: float64"),

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import polyfuse as pf
-from papers.claims import COLOURS
+from papers.claims import VERDICTS
 from polyfuse.cli import papers
 from polyfuse.cli.app import app
 from polyfuse.errors import BadArgument
@@ -49,7 +49,7 @@ def test_a_quick_run_prints_claims_and_leaves_rows_a_figure_and_a_report(
         assert {"date", "cpu", "device", "commit", "versions"} <= rows[0].keys()
     assert [path for path in tmp_path.iterdir() if path.suffix in (".svg", ".png")]
     printed, report = capsys.readouterr().out, (tmp_path / "report.html").read_text(encoding="utf-8")
-    said = [line for line in printed.splitlines() if line.startswith(tuple(COLOURS))]
+    said = [line for line in printed.splitlines() if line.startswith(tuple(VERDICTS))]
     assert said
     assert report.count("<tr><td>") == len(said)
     assert "data:image/" in report

@@ -127,6 +127,15 @@ def test_equal_layers_of_one_kernel_are_shown_once() -> None:
     assert " mac4 " not in shown
 
 
+def test_layers_that_hand_a_sum_over_are_shown_once() -> None:
+    """In one GPU kernel the part of a layer ends with the zero of the next layer's sum."""
+    layers = [layer for seed in range(6) for layer in (nn.Linear(64, 64, seed=seed), nn.ReLU())]
+    nest = pf.lower(nn.Sequential(*layers), batch=1)
+    shown = text(pf.compile(nest, target="cuda", machine="h200", device="none"))
+    assert "× 5" in shown
+    assert "mac4 y4[" not in shown
+
+
 def test_sweeps_there_and_back_are_shown_both() -> None:
     @pf.nest
     def sweeps(a: f64[9], b: f64[9]):

@@ -23,7 +23,7 @@ import islpy as isl
 import sympy
 
 from polyfuse.analysis.once import constant_tensors
-from polyfuse.errors import IllegalRewrite
+from polyfuse.errors import IllegalRewrite, quantity
 from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Nest, Statement, Tensor
@@ -62,7 +62,7 @@ class Folded:
     def __str__(self) -> str:
         return (
             f"{self.factor} leaves {self.statement} for {self.into}, which {self.by} multiplies by it once for all "
-            f"calls: {self.saved} fewer operations an element in each call, and other rounding"
+            f"calls: {quantity(self.saved, 'fewer operation')} an element in each call, and other rounding"
         )
 
 

@@ -80,7 +80,7 @@ def test_a_loop_lights_up_its_source(page: Any) -> None:
 
 def test_machine_code_lights_up_its_line_and_statement(page: Any) -> None:
     page.locator(".sources .line", has_text="steps=64").click()
-    row = page.locator(".codes .line.own", has_text="vfmadd").first
+    row = page.locator(".codes .line.own.lit").first  # which instructions are in view, the CPU decides
     row.hover()
     line = row.get_attribute("data-line")
     assert page.locator(f'.sources .at-line[data-line="{line}"]').count() == 1
@@ -141,6 +141,12 @@ def test_a_click_copies_a_next_step(page: Any) -> None:
     page.locator("input[type=search]").focus()
     page.keyboard.press("Control+V")
     assert page.locator("input[type=search]").input_value() == line
+
+
+def test_remarks_below_the_view_are_in_a_picture_of_the_whole_page(page: Any) -> None:
+    page.locator("#tab-remarks").click()
+    shown = page.locator(".remarks li").first.evaluate("row => getComputedStyle(row).contentVisibility")
+    assert shown == "visible"
 
 
 def test_search_filters_statements(page: Any) -> None:
