@@ -63,7 +63,10 @@ def trained(where: Place, out: Path, cells: Sequence[Cell], quick: bool) -> list
     """Forward and backward pass: kernels counted, then cells that are not there yet."""
     kernels = [training.counted(layers) for layers in ((1,) if quick else LAYERS)]
     for row in kernels:
-        print(f"{row['layers']} layers forward and backward: {row['kernels']} kernels a call", flush=True)
+        print(
+            f"{quantity(row['layers'], 'layer')} forward and backward: {quantity(row['kernels'], 'kernel')} a call",
+            flush=True,
+        )
     kept = results.Run.begin(out, f"training-{where.target}", where.about, resume=True)
     done = {_cell(row) for row in kept.rows}
     for cell in cells:
@@ -134,7 +137,10 @@ def count(where: Place, out: Path, depths: Sequence[int]) -> list[int]:
         kernels = sum(not once for once in plan.once)
         assert kernels == 2 * layers + 1, f"{kernels} kernels for {layers} layers"
         rows.append({"layers": layers, "batch": 512, "width": 512, "machine": "zen5", "kernels": kernels})
-        print(f"{layers} layers: {kernels} kernels a call, {sum(plan.once)} once for all calls", flush=True)
+        print(
+            f"{quantity(layers, 'layer')}: {quantity(kernels, 'kernel')} a call, {sum(plan.once)} once for all calls",
+            flush=True,
+        )
     results.write(out, "kernels", where.about, rows)
     return [row["kernels"] for row in rows]
 
@@ -158,7 +164,7 @@ def line(rows: Sequence[dict[str, Any]]) -> str:
     """A cell for a person."""
     first = rows[0]
     parts = [
-        f"{row['variant']} {row['launches']} launches"
+        f"{row['variant']} {quantity(row['launches'], 'launch', 'launches')}"
         + (f", {row['best_us']} µs, {row['speedup_over_numpy']:.2f} × NumPy" if "best_us" in row else "")
         for row in rows
     ]
@@ -173,7 +179,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         return
     fused = {_cell(row): row["best_us"] for row in rows if row["variant"] == "fused"}
     fast = [row for row in auto if row["fast_layers"]]
-    yield f"{len(auto)} cells; auto computes layers by a fast product in {len(fast)}"
+    yield f"{quantity(len(auto), 'cell')}; auto computes layers by a fast product in {len(fast)}"
     yield _red(
         fast, lambda row: row["best_us"] / fused[_cell(row)], "a fast product against the fused network"
     )

@@ -28,6 +28,7 @@ import polyfuse as pf
 from papers.ansel_2021_fused_strassen.cell import BASELINE, VARIANTS, network, same_programs
 from papers.claims import Claim, judged, span
 from papers.places import Place, place
+from polyfuse.errors import quantity
 from polyfuse.strategy import plan_for
 
 Row = dict[str, Any]
@@ -173,7 +174,7 @@ def line(rows: Sequence[Row]) -> str:
     """A cell for a person."""
     first = rows[0]
     parts = [
-        f"{row['variant']} {row['launches']} launches"
+        f"{row['variant']} {quantity(row['launches'], 'launch', 'launches')}"
         + (f", {row['best_us']} µs, {row['speedup_over_numpy']:.2f} × NumPy" if "best_us" in row else "")
         for row in rows
     ]

@@ -21,6 +21,7 @@ from papers.flux_558_conv_bias.figure import SOURCE, draw
 from papers.flux_558_conv_bias.layers import LAYERS, Layer
 from papers.places import Place, place
 from papers.torch_sides import asked, seconds, torch_sides
+from polyfuse.errors import quantity
 
 Row = dict[str, Any]
 
@@ -158,5 +159,5 @@ def kernels_of_a_call(net: pf.Executable) -> int:
 def line(row: Row) -> str:
     """A row for a person."""
     spent = f", {row['median_us']} µs, {row['ratio_to_fused']:.2f} × fused" if "median_us" in row else ""
-    kernels = f": {row['kernels']} kernels" if row["kernels"] else ""
+    kernels = f": {quantity(row['kernels'], 'kernel')}" if row["kernels"] else ""
     return f"{row['layer']}, batch {row['batch']}, {row['form']}{kernels}{spent}"

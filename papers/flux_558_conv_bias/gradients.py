@@ -19,6 +19,7 @@ from papers.claims import Claim, percent, span
 from papers.flux_558_conv_bias.layers import Layer
 from papers.places import Place
 from polyfuse import nn
+from polyfuse.errors import quantity
 
 Row = dict[str, Any]
 
@@ -108,4 +109,5 @@ def line(row: Row) -> str:
         else ""
     )
     inside = "with the weight's" if row["one_kernel"] else "in a kernel of its own"
-    return f"{row['layer']}, batch {row['batch']}, gradients: {row['kernels']} kernels, the bias's {inside}{spent}"
+    kernels = quantity(row["kernels"], "kernel")
+    return f"{row['layer']}, batch {row['batch']}, gradients: {kernels}, the bias's {inside}{spent}"

@@ -20,6 +20,7 @@ from papers.pytorch_18157_ensemble import training
 from papers.pytorch_18157_ensemble.figure import draw
 from papers.pytorch_18157_ensemble.networks import Array, Ensemble
 from papers.torch_sides import asked, seconds, torch_sides
+from polyfuse.errors import quantity
 
 Row = dict[str, Any]
 
@@ -89,7 +90,7 @@ def claims(rows: list[Row]) -> list[Claim]:
         Claim(
             "Batching pays below the threshold of 10 members too.",
             "asked for; the compiler of the time batched nothing there",
-            f"{len(few)} sizes batched; members one by one: {span(small, 'the time')}",
+            f"{quantity(len(few), 'size')} batched; members one by one: {span(small, 'the time')}",
             judged(small, 1.0),
         ),
         Claim(
@@ -178,5 +179,5 @@ def line(row: Row) -> str:
     """A row for a person."""
     counts = f"{row['members']} members: {row['products_before']} products → {row['products_after']}"
     if "side" not in row:
-        return f"{counts}, {row['kernels_after']} kernels"
+        return f"{counts}, {quantity(row['kernels_after'], 'kernel')}"
     return f"{counts}; {row['side']}: {row['median_us']} µs, {row['ratio_to_ours']:.2f} × ours"

@@ -18,6 +18,7 @@ from papers.claims import Claim
 from papers.places import Place
 from papers.pytorch_18157_ensemble.networks import Array, Ensemble
 from polyfuse import nn
+from polyfuse.errors import quantity
 
 Row = dict[str, Any]
 
@@ -125,5 +126,5 @@ def line(row: Row) -> str:
     """A row for a person."""
     return (
         f"training {row['members']} members: {row['products_before']} products → {row['products_after']}, "
-        f"{row['kernels']} kernels a step, loss {row['loss_first']:.4f} → {row['loss_last']:.4f}"
+        f"{quantity(row['kernels'], 'kernel')} a step, loss {row['loss_first']:.4f} → {row['loss_last']:.4f}"
     )
