@@ -129,7 +129,7 @@ def _error(found: Sequence[Array], exact: Sequence[Array]) -> float:
 
 def claims(kernels: Sequence[Row], rows: Sequence[Row]) -> list[Claim]:
     """The future work that the source names, and what came of it."""
-    counts = ", ".join(f"{row['kernels']} for {row['layers']}" for row in kernels)
+    counts = ", ".join(f"{row['kernels']} for {quantity(row['layers'], 'layer')}" for row in kernels)
     secondary = ", ".join(str(row["secondary"]) for row in kernels)
     best = {
         variant: {
@@ -146,7 +146,7 @@ def claims(kernels: Sequence[Row], rows: Sequence[Row]) -> list[Claim]:
         Claim(
             "Fused kernels have secondary outputs for the backward pass.",
             "future work",
-            f"{counts} layers forward and backward, of which {secondary} have them, by the search",
+            f"{counts}, forward and backward, of which {secondary} have them, by the search",
             "holds",
         ),
         Claim(

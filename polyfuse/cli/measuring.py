@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from polyfuse.cli.early_checks import numbers
-from polyfuse.errors import BadArgument
+from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir.nest import Nest
 from polyfuse.runtime.executable import Executable
 from polyfuse.runtime.samples import Array, drawn
@@ -18,7 +18,7 @@ from polyfuse.workbench.terminal import Terminal, writing
 def show_profile(terminal: Terminal, net: Executable, sizes: list[str], turns: int, seed: int) -> None:
     """Print the time of each kernel on random arrays."""
     arrays = random_arrays("profile", net.nest, numbers(sizes), seed)
-    with terminal.working(f"measuring {turns} turns"):
+    with terminal.working(f"measuring {quantity(turns, 'turn')}"):
         profile = net.profile(*arrays.values(), turns=turns)
     terminal.text(str(profile))
 
