@@ -47,27 +47,39 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Two kernels, and what holds them apart, up to names: their form, one after the other, and what is to be fused.
+class Run:
+    """Two kernels, with what holds them apart between them, up to names: their form, one after the other.
 
-    The dependences among them are written out where another pair of this form is compared with it.
+    The dependences among them are written out where another run of this form is compared with it.
     """
 
     form: Form
-    asked: tuple[int, int, str]
     nest: Nest = field(compare=False)
-    both: Tree = field(compare=False)
+    tree: Tree = field(compare=False)
 
     @staticmethod
-    def of(nest: Nest, both: Tree, first: str, second: str, at: str) -> Pair:
-        """Return the kernels of which the one with `first` is to share loops down to `at` with `second`'s."""
-        form = form_of(nest, both)
-        return Pair(form, (form.names.index(first), form.names.index(second), at), nest, both)
+    def of(nest: Nest, tree: Tree) -> Run:
+        """Return the run of some kernels."""
+        return Run(form_of(nest, tree), nest, tree)
 
     @cached_property
     def dependences(self) -> tuple[str, ...]:
-        """The dependences among the statements of both, without names."""
-        return dependences_of(self.nest, self.both, self.form)
+        """The dependences among the statements of all, without names."""
+        return dependences_of(self.nest, self.tree, self.form)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two kernels of a run, by the numbers of a statement of each, and the loop down to which they are to be fused."""
+
+    run: Run
+    asked: tuple[int, int, str]
+
+    @staticmethod
+    def of(run: Run, first: str, second: str, at: str) -> Pair:
+        """Return the pair of which the kernel with `first` is to share loops down to `at` with `second`'s."""
+        names = run.form.names
+        return Pair(run, (names.index(first), names.index(second), at))
 
 
 @dataclass(frozen=True)
@@ -77,6 +89,7 @@ class Alignments:
     nest: Nest
     found: dict[Key, Found] = field(default_factory=dict)
     alike: dict[Pair, list[tuple[Pair, Found]]] = field(default_factory=dict)
+    runs: dict[tuple[int, ...], Run] = field(default_factory=dict)
 
     def fused(
         self, schedule: Schedule, first: str, second: str, at: str, make: Callable[[Schedule], Fused]
@@ -93,13 +106,15 @@ class Alignments:
             return make(schedule)
         held = self._held(run, home, places)
         kernels = tuple(run[place] for place in (places[0], *held, places[1]))
-        key = (*map(id, kernels), first, second, at)
+        ids = tuple(map(id, kernels))
+        key = (*ids, first, second, at)
         if key not in self.found:
-            both = sequence(kernels)
-            pair = Pair.of(self.nest, both, first, second, at)
+            if ids not in self.runs:  # asked about at each depth
+                self.runs[ids] = Run.of(self.nest, sequence(kernels))
+            pair = Pair.of(self.runs[ids], first, second, at)
             equal = self._of_equal(pair, kernels)
             if equal is None:
-                alone = _by_themselves(schedule, both)
+                alone = _by_themselves(schedule, pair.run.tree)
                 equal = _found(alone, make(alone), kernels)
                 self.alike.setdefault(pair, []).append((pair, equal))
             self.found[key] = equal
@@ -111,8 +126,8 @@ class Alignments:
     def _of_equal(self, pair: Pair, kernels: tuple[Tree, ...]) -> Found | None:
         """What was made of a pair that is equal up to names, with this one's; None if that is not known."""
         same_form = self.alike.get(pair, ())
-        equal = next((one for one in same_form if one[0].dependences == pair.dependences), None)
-        names = names_between(equal[0].form, pair.form) if equal is not None else None
+        equal = next((one for one in same_form if one[0].run.dependences == pair.run.dependences), None)
+        names = names_between(equal[0].run.form, pair.run.form) if equal is not None else None
         if equal is None or names is None:
             return None
         known = equal[1]

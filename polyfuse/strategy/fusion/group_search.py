@@ -113,12 +113,13 @@ def siblings_of(
 ) -> list[tuple[str, str]]:
     """Pairs of neighbours in time that read the same tensor and do not feed one another."""
     names = [n for n in statements(nest.order) if nest.statement(n).reads and n not in done]
+    known = frozenset(pairs)
     last: dict[str, str] = {}
     found: dict[tuple[str, str], None] = {}
     for name in names:
         for access in nest.statement(name).reads:
             before = last.get(access.tensor)
-            if before is not None and before != name and (before, name) not in pairs:
+            if before is not None and before != name and (before, name) not in known:
                 found[before, name] = None
             last[access.tensor] = name
     return list(found)
@@ -161,7 +162,8 @@ def search(
 
 def decisions_in_order(state: Search, pairs: list[tuple[str, str]]) -> tuple[Decision, ...]:
     """One decision a pair; pairs that came together through others say so."""
-    siblings = [pair for pair in state.verdicts if pair not in pairs]
+    known = frozenset(pairs)
+    siblings = [pair for pair in state.verdicts if pair not in known]
     return tuple(_final(state, *pair) for pair in [*pairs, *siblings])
 
 

@@ -15,6 +15,7 @@ from polyfuse.ir import Nest
 from polyfuse.ir.tree import parts
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.roofline import Models
+from polyfuse.strategy.fusion import alignments as alignments_module
 from polyfuse.strategy.fusion import group_search
 from polyfuse.strategy.fusion.alignments import Alignments, Searches
 from polyfuse.strategy.fusion.group_search import aligned, search
@@ -152,3 +153,18 @@ def test_a_nest_has_one_model_on_a_machine_and_its_counts_on_all() -> None:
     assert searches.models.of(nest, pf.Machine.preset("zen5")) is one is not other
     assert one.counts is other.counts
     assert searches.alignments(nest) is searches.alignments(nest) is not searches.alignments(network())
+
+
+def test_two_kernels_have_one_form_at_all_depths(monkeypatch: pytest.MonkeyPatch) -> None:
+    nest, seen = network(1), Counter[tuple[str, ...]]()
+    form_of = alignments_module.form_of
+
+    def counted(of: Nest, part: Any) -> Any:
+        seen[part.names] += 1
+        return form_of(of, part)
+
+    monkeypatch.setattr(alignments_module, "form_of", counted)
+    known, written = Alignments(nest), Schedule(nest)
+    for at in ("i", "j"):
+        known.fused(written, "mac0", "bias0", at, lambda s, at=at: aligned(s, "mac0", "bias0", at))
+    assert set(seen.values()) == {1}
