@@ -31,6 +31,7 @@ from numba.core.registry import cpu_target
 from numba.core.types.misc import unliteral
 from numba.extending import intrinsic, register_model, typeof_impl
 
+from polyfuse.codegen.cpu.intrinsics.kernel_passes import KernelCompiler
 from polyfuse.codegen.cpu.intrinsics.line_tables import LineTables
 from polyfuse.codegen.cpu.parallel_calls import (
     BYTES,
@@ -70,6 +71,7 @@ def lowered(function: Callable[..., None], arguments: tuple[types.Type, ...], li
         flags,
         {},
         library=library,
+        pipeline_class=KernelCompiler,
     )
     return done.fndesc
 
