@@ -9,8 +9,10 @@ here, a part of the grid.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -32,8 +34,13 @@ BATCHES = (2, 4, 8, 16, 32, 64, 128)
 WIDTHS = (128, 256, 512, 1024, 2048, 4096)
 """The source's grid."""
 
+Row = dict[str, Any]
+
 Cell = tuple[int, int, int]
 """Layers, batch, width."""
+
+Measured = Mapping[Cell, Callable[[], list[Row]]]
+"""For each cell, what measures it in a process of its own, or waits for one that runs already."""
 
 ODD: tuple[Cell, ...] = ((2, 63, 511), (2, 127, 1025))
 """The source needs even sizes."""
@@ -50,18 +57,53 @@ TURNS = 15
 
 
 def run(target: str, quick: bool, out: Path) -> list[Claim]:
-    """Kernels counted, then the cells, each checked against float64; rows and a figure into `out`."""
+    """Kernels counted, then the cells, each checked against float64; rows and a figure into `out`.
+
+    A quick run measures its cells at once and beside the counts: two turns of the smallest sizes are no measurement.
+    """
     where = place(target)
     small = quick or not where.timed  # the stand-in for a GPU takes seconds for each thousand of elements
     cells = QUICK if small else (*product(LAYERS, BATCHES, WIDTHS), *ODD, *LARGE)
-    kernels = count(where, out, (1,) if quick else LAYERS)
-    found = claims(kernels, grid(where, out, cells, 2 if quick else TURNS))
-    return [*found, *trained(where, out, cells, quick)] if target == "cpu" else found
+    turns, depths = (2, (1,)) if quick else (TURNS, LAYERS)
+    ahead = forward(where, cells, turns)
+    trains = both(where, cells, turns, ("fused", "strassen") if quick else tuple(VARIANTS))
+    if target != "cpu":
+        trains = {}
+    with ThreadPoolExecutor() as processes:
+        if quick:
+            ahead, trains = (_started(processes, each) for each in (ahead, trains))
+        found = claims(count(where, out, depths), grid(where, out, ahead))
+        return [*found, *trained(where, out, trains, depths)] if target == "cpu" else found
 
 
-def trained(where: Place, out: Path, cells: Sequence[Cell], quick: bool) -> list[Claim]:
+def forward(where: Place, cells: Sequence[Cell], turns: int) -> Measured:
+    """The forward pass of cells."""
+    return {
+        cell: partial(_fresh, "papers.ansel_2021_fused_strassen.cell", where, cell, turns) for cell in cells
+    }
+
+
+def both(
+    where: Place, cells: Sequence[Cell], turns: int, variants: Sequence[str] = tuple(VARIANTS)
+) -> Measured:
+    """Forward and backward pass of cells."""
+    module = "papers.ansel_2021_fused_strassen.training"
+    return {cell: partial(_fresh, module, where, cell, turns, *variants) for cell in cells}
+
+
+def _fresh(module: str, where: Place, cell: Cell, turns: int, *variants: str) -> list[Row]:
+    rows: list[Row] = fresh(module, where.target, *map(str, cell), str(turns), *variants, threads=1)
+    return rows
+
+
+def _started(processes: ThreadPoolExecutor, cells: Measured) -> Measured:
+    """Start measuring all cells; each is then waited for."""
+    return {cell: processes.submit(measure).result for cell, measure in cells.items()}
+
+
+def trained(where: Place, out: Path, cells: Measured, depths: Sequence[int]) -> list[Claim]:
     """Forward and backward pass: kernels counted, then cells that are not there yet."""
-    kernels = [training.counted(layers) for layers in ((1,) if quick else LAYERS)]
+    kernels = [training.counted(layers) for layers in depths]
     for row in kernels:
         print(
             f"{quantity(row['layers'], 'layer')} forward and backward: {quantity(row['kernels'], 'kernel')} a call",
@@ -69,16 +111,15 @@ def trained(where: Place, out: Path, cells: Sequence[Cell], quick: bool) -> list
         )
     kept = results.Run.begin(out, f"training-{where.target}", where.about, resume=True)
     done = {_cell(row) for row in kept.rows}
-    for cell in cells:
+    for cell, measure in cells.items():
         if cell not in done:
-            arguments = where.target, *map(str, cell), str(2 if quick else TURNS)
-            variants = ("fused", "strassen") if quick else tuple(VARIANTS)
-            kept.add(fresh("papers.ansel_2021_fused_strassen.training", *arguments, *variants, threads=1))
-            print(training.line(kept.rows[-len(variants) :]), flush=True)
+            rows = measure()
+            kept.add(rows)
+            print(training.line(rows), flush=True)
     return training.claims(kernels, kept.rows)
 
 
-def claims(kernels: Sequence[int], rows: Sequence[dict[str, Any]]) -> list[Claim]:
+def claims(kernels: Sequence[int], rows: Sequence[Row]) -> list[Claim]:
     """Compare each claim of the source with these rows."""
     of = {
         variant: {_cell(r): r for r in rows if r["variant"] == variant and "best_us" in r}
@@ -128,7 +169,7 @@ def claims(kernels: Sequence[int], rows: Sequence[dict[str, Any]]) -> list[Claim
 
 def count(where: Place, out: Path, depths: Sequence[int]) -> list[int]:
     """The kernels of a network with Strassen's algorithm in each layer: 2 L + 1 for L layers, found by the search."""
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for layers in depths:
         nest = network(layers, 512, 512)
         for layer in range(layers):
@@ -145,22 +186,22 @@ def count(where: Place, out: Path, depths: Sequence[int]) -> list[int]:
     return [row["kernels"] for row in rows]
 
 
-def grid(where: Place, out: Path, cells: Sequence[Cell], turns: int) -> list[dict[str, Any]]:
+def grid(where: Place, out: Path, cells: Measured) -> list[Row]:
     """Add the cells that are not there yet, one thread each; the figure with them."""
     kept = results.Run.begin(out, f"grid-{where.target}", where.about, resume=True)
     done = {_cell(row) for row in kept.rows}
-    for cell in cells:
+    for cell, measure in cells.items():
         if cell in done:
             continue
-        arguments = where.target, *map(str, cell), str(turns)
-        kept.add(fresh("papers.ansel_2021_fused_strassen.cell", *arguments, threads=1))
-        print(line(kept.rows[-len(VARIANTS) :]), flush=True)
+        rows = measure()
+        kept.add(rows)
+        print(line(rows), flush=True)
         draw(kept.rows, kept.about, kept.path("svg"))
     print("\n".join(summary(kept.rows)))
     return kept.rows
 
 
-def line(rows: Sequence[dict[str, Any]]) -> str:
+def line(rows: Sequence[Row]) -> str:
     """A cell for a person."""
     first = rows[0]
     parts = [
@@ -171,7 +212,7 @@ def line(rows: Sequence[dict[str, Any]]) -> str:
     return f"{first['layers']} × {first['width']}, batch {first['batch']}: {'; '.join(parts)}"
 
 
-def summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+def summary(rows: Sequence[Row]) -> Iterator[str]:
     """Where auto chose Strassen's algorithm, and its red cells."""
     auto = [row for row in rows if row["variant"] == "auto" and "time_over_best_variant" in row]
     if not auto:
@@ -187,14 +228,14 @@ def summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     yield _red(auto, lambda row: 1 / row["speedup_over_numpy"], "auto against NumPy")
 
 
-def _red(rows: Sequence[dict[str, Any]], ratio: Callable[[dict[str, Any]], float], what: str) -> str:
+def _red(rows: Sequence[Row], ratio: Callable[[Row], float], what: str) -> str:
     cells = [
         f"{r['layers']} × {r['width']}, batch {r['batch']}: {ratio(r):.2f}" for r in rows if ratio(r) > RED
     ]
     return f"red, {what} (by more than 3 %): {len(cells)}{' — ' * bool(cells)}{'; '.join(cells)}"
 
 
-def _cell(row: dict[str, Any]) -> Cell:
+def _cell(row: Row) -> Cell:
     return row["layers"], row["batch"], row["width"]
 
 
@@ -214,10 +255,11 @@ def main() -> None:
         *product(options.layers, options.batches, options.widths),
         *((*ODD, *LARGE) if options.extra else ()),
     ]
+    where = place(options.target)
     if options.training:
-        trained(place(options.target), options.out, cells, False)
+        trained(where, options.out, both(where, cells, TURNS), LAYERS)
     else:
-        grid(place(options.target), options.out, cells, TURNS)
+        grid(where, options.out, forward(where, cells, TURNS))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 from pathlib import Path
+from threading import Semaphore
 from typing import Any
 
 import pytest
@@ -54,6 +55,26 @@ def test_a_quick_run_prints_claims_and_leaves_rows_a_figure_and_a_report(
     assert report.count("<tr><td>") == len(said)
     assert "data:image/" in report
     assert paper.title in html.unescape(report)
+
+
+def test_a_quick_grid_measures_its_cells_beside_the_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = Semaphore(0)
+
+    def measured(*_: str, threads: int) -> list[dict[str, Any]]:
+        running.release()
+        return []
+
+    def count(*_: object) -> list[int]:
+        assert running.acquire(timeout=60), "the forward pass"
+        assert running.acquire(timeout=60), "forward and backward pass"
+        raise InterruptedError
+
+    monkeypatch.setattr("papers.ansel_2021_fused_strassen.experiment.fresh", measured)
+    monkeypatch.setattr("papers.ansel_2021_fused_strassen.experiment.count", count)
+    with pytest.raises(InterruptedError):
+        papers.run_paper(Terminal(), "ansel_2021_fused_strassen", "cpu", True, tmp_path)
 
 
 def test_launches_and_waits_are_counted_on_the_stand_in_for_a_gpu(
