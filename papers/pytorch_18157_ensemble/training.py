@@ -110,7 +110,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         Claim(
             "A training step is batched too: a product a layer forward, two backward (ours).",
             "–",
-            f"products of a step of {rows[0]['layers']} layers, {text}",
+            f"products of a step of {quantity(rows[0]['layers'], 'layer')}, {text}",
             "holds" if one else "holds in part",
         ),
         Claim(
