@@ -20,7 +20,7 @@ from polyfuse.strategy.cost.cpu_loops import Estimator, cost_from
 from polyfuse.strategy.cost.cpu_rows import beside_seconds
 from polyfuse.strategy.cost.doacross_cost import cost_in_turns
 from polyfuse.strategy.cost.factorization_cost import in_tiles, panel_cost, panels_beside
-from polyfuse.strategy.cost.kernel_model import band_of, kernel_of
+from polyfuse.strategy.cost.kernel_model import Kernel, band_of, kernel_of
 from polyfuse.strategy.cost.load_balance import cores_at_work
 from polyfuse.strategy.cost.parallel_regions import joined_kernels, region_cost
 from polyfuse.strategy.cost.persistent_kernel import resident_cost, with_meetings
@@ -38,11 +38,13 @@ def kernels_of(schedule: Schedule, names: tuple[str, ...], machine: Machine) -> 
 
 
 def finished_cost(counts: Counts, part: Tree, machine: Machine) -> KernelCost:
-    """The expected cost of a finished kernel."""
+    """The expected cost of a finished kernel, with the operations of the instances that there are."""
     if isinstance(machine, GpuMachine):
-        return _on_gpu(counts, part, machine)
-    assert isinstance(machine, CpuMachine)
-    return _on_cpu(counts, part, machine)
+        cost = _on_gpu(counts, part, machine)
+    else:
+        assert isinstance(machine, CpuMachine)
+        cost = _on_cpu(counts, part, machine)
+    return replace(cost, flops=sum(counts.operations(name) for name in statements(part)))
 
 
 def _on_gpu(counts: Counts, part: Tree, machine: GpuMachine) -> KernelCost:
@@ -69,8 +71,11 @@ def _on_cpu(counts: Counts, part: Tree, machine: CpuMachine) -> KernelCost:
     if "microkernel" in places:
         cores = next((places[place] for place in SHARED if place in places), None)
         at_work = cores_at_work(counts, cores, machine.units) if cores is not None else None
-        tiles = tile_seconds(counts, part, machine)
-        cost = in_blocks(kernel_of(counts, part, ()), machine, counts.total_bytes, at_work, tiles)
+        tiles, kernel = (
+            tile_seconds(counts, part, machine),
+            _without_gaps(counts, kernel_of(counts, part, ())),
+        )
+        cost = in_blocks(kernel, machine, counts.total_bytes, at_work, tiles)
         units = at_work or 1.0
         return replace(
             cost,
@@ -82,6 +87,19 @@ def _on_cpu(counts: Counts, part: Tree, machine: CpuMachine) -> KernelCost:
     if not inner:
         return cost_from(counts, part, Estimator(counts, machine).of(part), machine)
     return _in_band(counts, part, band[:inner], machine)
+
+
+def _without_gaps(counts: Counts, kernel: Kernel) -> Kernel:
+    """The kernel with the work of its instances alone, where they do not fill the box around them.
+
+    A symmetric product computes half of its results: 1400 x 1400 sums over 1800 took 104 ms, where 138 are the least
+    for all of them (one core of a Zen 3).
+    """
+    shares = []
+    for share in kernel.shares:
+        filled, operations = counts.filled(share.statement), counts.operations(share.statement)
+        shares.append(replace(share, flops=operations, operations=share.operations.times(filled)))
+    return replace(kernel, shares=tuple(shares))
 
 
 def _through_buffers(counts: Counts, part: Tree, machine: CpuMachine, units: float) -> float:

@@ -168,6 +168,10 @@ class Counts:
             self._work[name] = Work(instances, flops, taking)
         return self._work[name]
 
+    def operations(self, name: str) -> int:
+        """Operations of the instances that there are: half of the box's in a triangle."""
+        return round(self.work(name).flops * self.filled(name))
+
     def footprint(self, name: str, position: int) -> int:
         """The elements that one access of a statement (0 is the write) touches in all."""
         key = name, position

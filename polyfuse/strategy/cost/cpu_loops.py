@@ -411,7 +411,7 @@ def _int(value: isl.Val) -> int:
 
 def cost_from(counts: Counts, part: Tree, estimate: Estimate, machine: CpuMachine) -> KernelCost:
     """An estimate as the cost of a kernel."""
-    flops = sum(counts.work(name).flops for name in statements(part))
+    flops = sum(counts.operations(name) for name in statements(part))
     touched = {t for name in statements(part) for t in counts.nest.statement(name).tensors}
     compulsory = sum(counts.tensor_bytes(t) for t in touched)
     again = max(0, int(estimate.traffic) - compulsory)

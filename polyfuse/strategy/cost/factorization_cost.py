@@ -40,7 +40,7 @@ def panel_cost(counts: Counts, part: Loop, panels: tuple[str, ...], machine: Cpu
         memory += to_and_fro / machine.bandwidth(machine.level(held), units)
         overhead += (units > 1) * REGION_AGAIN * counts.extent(part)
         moved += to_and_fro
-    flops = sum(int(counts.work(name).flops * counts.filled(name)) for name in statements(part))
+    flops = sum(counts.operations(name) for name in statements(part))
     return KernelCost(
         Tiling((), ()),
         flops,

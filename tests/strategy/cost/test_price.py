@@ -111,3 +111,13 @@ def test_what_cannot_be_priced_is_refused(s: pf.Schedule) -> None:
         pf.cost(s.bind("zero0", i="cores"), "h200")
     with pytest.raises(BadArgument, match=r"cost takes a pf.Schedule, given Nest"):
         pf.cost(s.source)  # type: ignore[arg-type]
+
+
+def test_a_symmetric_product_has_the_operations_of_one_half() -> None:
+    def product(x: f64[300, 200]):  # type: ignore[no-untyped-def]  # noqa: F821
+        return x.T @ x
+
+    half = pf.cost(pf.compile(pf.nest(product), target="cpu", machine="zen4").schedule, machine="zen4")
+    points = 300 * 200 * 201 // 2
+    assert half.flops == pytest.approx(2 * points, rel=0.01)
+    assert half.bound < half.seconds
