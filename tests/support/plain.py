@@ -24,6 +24,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "vector_pow": np.power,
     "larger": np.maximum,
     "smaller": np.minimum,
+    "interleave": lambda vectors: None,
 }
 """The functions of CPU kernels in plain Python."""
 
@@ -54,7 +55,6 @@ def plain_names(seed: int) -> dict[str, Any]:
         "int64": int,
         "uint64": int,
         "whole_registers": lambda: None,
-        "interleave": lambda vectors: None,
         "opaque": int,
         "add_any_order": operator.add,
         "multiply_any_order": operator.mul,
