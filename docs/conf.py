@@ -113,11 +113,12 @@ def long_sentences(app: Sphinx, doctree: nodes.document) -> None:
             block["classes"].append("wrapped")
 
 
-def with_factories(
+def readable(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str | None, str | None]:
-    """Write a default that a dataclass makes anew as `...`: with `<factory>` a signature is not read."""
-    return signature and signature.replace("<factory>", "..."), returns
+    """Write a default that is made anew as `...`, and a function by its name: else a signature is not read."""
+    made_anew = signature and signature.replace("<factory>", "...")
+    return made_anew and re.sub(r"<function (\w+) at 0x[0-9a-f]+>", r"\1", made_anew), returns
 
 
 def setup(app: Sphinx) -> None:
@@ -125,6 +126,6 @@ def setup(app: Sphinx) -> None:
         lines[:] = plain_to_rst(lines)
 
     app.connect("autodoc-process-docstring", process, priority=400)  # before napoleon's, at 500
-    app.connect("autodoc-process-signature", with_factories)
+    app.connect("autodoc-process-signature", readable)
     app.connect("doctree-read", long_sentences)
     app.connect("html-page-context", opened_to_here, priority=400)  # before the theme's, at 500
