@@ -118,7 +118,7 @@ def readable(
 ) -> tuple[str | None, str | None]:
     """Write a default that is made anew as `...`, and a function by its name: else a signature is not read."""
     made_anew = signature and signature.replace("<factory>", "...")
-    return made_anew and re.sub(r"<function (\w+) at 0x[0-9a-f]+>", r"\1", made_anew), returns
+    return made_anew and re.sub(r"<function (\w+)[^>]*>", r"\1", made_anew), returns
 
 
 def setup(app: Sphinx) -> None:
