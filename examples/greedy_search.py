@@ -52,7 +52,9 @@ def main():
     nest = pf.lower(outputs)
     plan = pf.compile(nest, target="cpu").schedule
     steps = [{"verb": s.verb, "args": list(s.args), "options": dict(s.options)} for s in plan.steps]
-    found = search(Server(__file__), steps)
+    server = Server(__file__)
+    found = search(server, steps)
+    server.process.communicate()  # no more requests: it ends
     print("found:", *(f"{s['verb']} {s['args']} {s['options']}" for s in found[len(steps) :]), sep="\n  ")
     x = np.random.default_rng(1).random((1, 8, 20, 20), np.float32)
     schedules = {"default": plan, "found": pf.verdict(nest, found).schedule}

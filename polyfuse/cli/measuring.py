@@ -42,8 +42,8 @@ def random_arrays(asked: str, nest: Nest, sizes: Mapping[str, int], seed: int) -
     indices = [t.gather.index for t in nest.tensors if t.gather is not None]
     if indices:
         raise BadArgument(
-            f"{asked}: {', '.join(indices)} holds numbers of rows, which random values are not; call "
-            "net.profile(…) on arrays of yours"
+            f"{asked}: {', '.join(indices)} holds numbers of rows, which random values are not; give "
+            "arrays of yours to net.profile(…), or to pf.verdict(…, inputs=…)"
         )
     concrete = nest.with_sizes(sizes) if sizes else nest
     return drawn(concrete.inputs, np.random.default_rng(seed))

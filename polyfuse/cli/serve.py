@@ -28,7 +28,7 @@ MOST_STEPS, LONGEST = 10_000, 4_000_000
 """The most steps of a request, and the most characters of its line."""
 
 SEED = 0
-"""Of the arrays that schedules are measured on, so that all of them have the same."""
+"""The seed of the arrays that schedules are measured on: every schedule is measured on the same ones."""
 
 
 def serve(nest: Nest, machine: Machine, requests: Iterable[str], answers: TextIO) -> None:
@@ -92,6 +92,9 @@ def _verdict(nest: Nest, machine: Machine, request: Mapping[str, Any]) -> dict[s
     measure = request.get("measure", False)
     if not isinstance(measure, bool):
         raise BadArgument(f"measure: {measure!r}; expected true or false")
+    if measure and nest.params:
+        names = ", ".join(nest.params)
+        raise BadArgument(f"measure: the arrays depend on {names}; serve a nest whose sizes are numbers")
     inputs = random_arrays("measure", nest, {}, SEED) if measure else None
     return verdict(nest, request.get("steps", []), machine=machine, inputs=inputs).data()
 

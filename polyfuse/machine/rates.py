@@ -158,8 +158,12 @@ of 32 bytes at 103 GFLOP/s of float32, two a cycle. GB/s of one of two cores of 
 in place and read alone: 207, 207 and 197 from L1, 101, 173 and 103 from L2, 56 to 71, 120 to 134 and 67 to 80 from L3,
 17 to 20, 32 to 42 and 15 to 22 from DRAM; two cores at once copied 35 and scaled 68. L2's rate is that of scaling, and
 what was not measured is a Zen 4's. Functions: as `Functions` says, the least of 4000 calls; of float32 exp, tanh, erf
-and sin layers of 333 x 777, less what adding 1 took: 0.29, 0.57, 0.89 and 2.3 ns. A function of a function takes longer
-than both one after the other (2.1 ns for tanh of sigmoid, 1.3 in two loops), which no price has.
+and sin layers of 333 x 777, less what adding 1 took: 0.29, 0.57, 0.89 and 2.3 ns. A function of a function takes what
+both take, where four vectors run side by side (intrinsics/interleave.py): 1.2 ns for tanh of sigmoid, 2.1 without.
+
+Numbers that lie apart: depthwise 7 x 7 convolutions with stride 2 took 224 to 258 µs, with 1 cycle a number 561 are
+expected, with 0.4 261. Rows: 77 sums of squares of 64 to 512 numbers took 45 cycles a row more than their vectors, of
+which 12 and 4 are priced for short ones; 50 rows of 37 numbers, five behind whole vectors, took 39 cycles.
 
 Broadcasts: tiles of 128 and 512 steps, panels in L1, reach % of the peak with rows x vectors 6 x 2 96 and 100, 4 x 2 97
 and 92, 8 x 1 82 and 81, 10 x 1 55, 12 x 1 63, 14 x 1 67; whole products in tiles of 8 x 1, 10 x 1 and 13 x 1 42 to 53,

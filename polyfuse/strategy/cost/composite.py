@@ -71,10 +71,8 @@ def _on_cpu(counts: Counts, part: Tree, machine: CpuMachine) -> KernelCost:
     if "microkernel" in places:
         cores = next((places[place] for place in SHARED if place in places), None)
         at_work = cores_at_work(counts, cores, machine.units) if cores is not None else None
-        tiles, kernel = (
-            tile_seconds(counts, part, machine),
-            _without_gaps(counts, kernel_of(counts, part, ())),
-        )
+        tiles = tile_seconds(counts, part, machine)
+        kernel = _without_gaps(counts, kernel_of(counts, part, ()))
         cost = in_blocks(kernel, machine, counts.total_bytes, at_work, tiles)
         units = at_work or 1.0
         return replace(
