@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.polybench_python import checked, converted, kernels
+from benchmarks.polybench_python import Kernel, checked, converted, kernels
 
 MODULE = '''
 """A kernel as that project writes it."""
@@ -42,12 +42,27 @@ class _StrategyList(Scale):
 '''
 
 
+def only(folder: Path, text: str) -> Kernel:
+    """The kernel of a checkout with one."""
+    own = folder / "benchmarks" / "own" / "scale"
+    own.mkdir(parents=True)
+    (own / "scale.py").write_text(text)
+    (folder / "polybench.spec").write_text("kernel\tcategory\n" + "scale\town\tdouble\tSTEPS N\t1 2\n")
+    (kernel,) = kernels(folder, ["loops"])
+    return kernel
+
+
+def test_a_kernel_that_is_refused_is_read_for_its_sizes_alone(tmp_path: Path) -> None:
+    strided = "A.ravel()[slice(0, self.N * self.N, self.N + 1)] *= 2.0"
+    lines = MODULE.split("        def doubled")
+    kernel = only(tmp_path, f"{lines[0]}        {strided}\n")
+    found = checked(kernel, "oracle")
+    assert found.startswith("right")
+    assert found.endswith("one size")
+
+
 def test_a_method_becomes_a_function_with_types_and_shapes(tmp_path: Path) -> None:
-    folder = tmp_path / "benchmarks" / "own" / "scale"
-    folder.mkdir(parents=True)
-    (folder / "scale.py").write_text(MODULE)
-    (tmp_path / "polybench.spec").write_text("kernel\tcategory\n" + "scale\town\tdouble\tSTEPS N\t1 2\n")
-    (kernel,) = kernels(tmp_path, ["loops"])
+    kernel = only(tmp_path, MODULE)
     text = converted(kernel)
     assert "def kernel(alpha: 'f64', A: 'f64[N, N]', STEPS: 'i64'):" in text
     assert "b = np.zeros((N,), np.float64)" in text

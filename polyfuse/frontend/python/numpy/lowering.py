@@ -106,7 +106,11 @@ def _read(body: list[ast.stmt] | list[ast.FunctionDef]) -> set[str]:
 
 def _assigns(node: ast.AST, names: set[str]) -> bool:
     match node:
-        case ast.Assign(targets=[ast.Name(id=variable)]) | ast.AnnAssign(target=ast.Name(id=variable)):
+        case (
+            ast.Assign(targets=[ast.Name(id=variable)])
+            | ast.AnnAssign(target=ast.Name(id=variable))
+            | ast.AugAssign(target=ast.Name(id=variable))
+        ):
             return variable in names
     return False
 
@@ -116,6 +120,12 @@ class _Without(ast.NodeTransformer):
         self.names = names
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt | None:
+        return None if _assigns(node, self.names) else node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt | None:
+        return None if _assigns(node, self.names) else node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt | None:
         return None if _assigns(node, self.names) else node
 
     def visit_For(self, node: ast.For) -> ast.stmt | None:

@@ -259,3 +259,25 @@ def exchanged(A: f64[N, M], x: f64[N]):
     A[0], A[1] = A[1], A[0] * 2
     A[0], A[-1] = A[-1], A[0]
     x[0], x[1] = x[1], x[0]
+
+
+def slices_by_name(x: f64[N], A: f64[N, 7]):
+    flat = A[0].ravel()
+    every = slice(None, None, 2)
+    for i in range(1, N - 1):
+        end = i
+        before = slice(end - 1, end)
+        end += 1
+        here = slice(end - 1, end)
+        x[here] = 0.5 * (x[before] + x[slice(end)][0])
+    flat[every] = A[1, every] + flat[slice(0, 7, 2)]
+    return x[slice(N - 2)]
+
+
+def a_slice_of_each_iteration(x: f64[N]):
+    for i in range(N - 1):
+        part = slice(i, i + 2)
+        x[part] = x[part] * 2.0
+    for i in range(N - 2):
+        part = slice(i + 1, i + 2)
+        x[part] = x[part] + x[i]

@@ -127,6 +127,23 @@ def test_a_refusal_in_an_inlined_function_names_the_calls() -> None:
     assert found.value.file == __file__
 
 
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("A[np.triu_indices(N)] = 0.0", "no affine function of their number"),
+        ("x[slice(0, 4, N)] = 1.0", "third is not a constant integer"),
+        ("x[slice(A, 4)] = 1.0", "a bound that is no integer"),
+        (
+            "for i in range(3):\n        s = slice(i, i + 1)\n    for i in range(2):\n        x[s] = 1.0",
+            "s is a slice, a view or an array of one iteration of the loop over i, which is over",
+        ),
+    ],
+)
+def test_a_slice_or_triangle_that_is_not_read_says_why(body: str, why: str) -> None:
+    with pytest.raises(pf.NotAffine, match=re.escape(why)):
+        defined(f"{HEAD}    {body}\n")
+
+
 def test_a_function_that_calls_itself_is_refused() -> None:
     with pytest.raises(pf.NotAffine, match="16 calls inside of calls"):
         defined(f"{HEAD}    x[:] = endless(x)\n", endless=endless)

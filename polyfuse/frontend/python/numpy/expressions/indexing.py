@@ -252,8 +252,8 @@ def _part(e: Evaluator, node: ast.expr) -> Part:
         ]
         return Cut(bounds[0], bounds[1], step)
     value = e.value(node)
-    if isinstance(value, Static) and value.value is None:
-        return None
+    if isinstance(value, Static) and (value.value is None or isinstance(value.value, Cut)):
+        return value.value
     if isinstance(value, Array) and value.mask is not None:
         e.refuse(
             node,

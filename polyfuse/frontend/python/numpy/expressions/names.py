@@ -31,7 +31,7 @@ def named_value(e: Evaluator, node: ast.Name) -> Value:
         index = e.frame.over[node.id]
         e.refuse(
             node,
-            f"{node.id} is a view or an array of one iteration of the loop over {index}, which is over",
+            f"{node.id} is a slice, a view or an array of one iteration of the loop over {index}, which is over",
             ALLOWED,
         )
     if node.id in e.frame.divided:

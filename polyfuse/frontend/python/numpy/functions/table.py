@@ -140,6 +140,12 @@ UNREAD: Mapping[str, tuple[object, ...]] = {
         np.fft.ifft2,
     ),
     "the extent of the result is a product of two": (np.kron,),
+    "the places of a triangle, one after the other, are no affine function of their number": (
+        np.triu_indices,
+        np.tril_indices,
+        np.triu_indices_from,
+        np.tril_indices_from,
+    ),
     "no program of loops for it is written here": (np.linalg.qr, np.linalg.slogdet, np.linalg.tensorinv),
     "np.add.at(counts, x, 1) does the same into an array of a known extent": (np.bincount,),
 }

@@ -21,6 +21,7 @@ from polyfuse.frontend.python.numpy.values import (
     Array,
     Index,
     Scalar,
+    Static,
     Value,
     as_number,
     reshaped,
@@ -31,6 +32,20 @@ from polyfuse.ir.number_types import (
 )
 
 CALLS = Calls()
+
+
+@CALLS.reads("first second third", builtins.slice)
+def _slice(e: Evaluator, a: Arguments) -> Value:
+    """slice(stop), slice(start, stop, step): bounds with the values that they have here."""
+    given = [a.given.get(name) for name in ("first", "second", "third")]
+    start, stop = given[:2] if a.has("second") else (None, given[0])
+    bounds: list[ast.expr | None] = []
+    for bound in (start, stop):
+        if bound is not None and not isinstance(bound, Scalar):
+            a.refuse("a bound that is no integer", "slice(start, stop, step) of integers")
+        bounds.append(None if bound is None else e.affine(e.program.aliases.written_out(bound.node)))
+    step = a.integer("third", 1)
+    return Static(Cut(bounds[0], bounds[1], step)) if step else a.refuse("the step 0", "another step")
 
 
 @CALLS.reads("a axes a1 a2 a3", np.transpose, np.ndarray.transpose, np.permute_dims)

@@ -16,6 +16,7 @@ from polyfuse.frontend.python.numpy.statements.identity import same_value
 from polyfuse.frontend.python.numpy.statements.iteration import iterating_function, loop_heads
 from polyfuse.frontend.python.numpy.statements.lowerer import Lowerer
 from polyfuse.frontend.python.numpy.statements.variables import carry, own_variables, owns, variable_of
+from polyfuse.frontend.python.numpy.subscripts import Cut
 from polyfuse.frontend.python.numpy.syntax import constant, name, number, placed
 from polyfuse.frontend.python.numpy.values import Array, Scalar, Static, Value
 from polyfuse.frontend.python.scope import Range
@@ -194,13 +195,23 @@ def _leave(lowerer: Lowerer, index: str) -> None:
     """Forget the values that are those of one iteration of a loop that is over."""
     for frame in lowerer.frames:
         for variable, value in list(frame.variables.items()):
-            if isinstance(value, Array) and index in _names_of(value):
+            if index in _names_of(value):
                 del frame.variables[variable]
                 frame.over[variable] = index
 
 
-def _names_of(value: Array) -> set[str]:
-    """The variables in an array's shape and elements."""
+def _names_of(value: Value) -> set[str]:
+    """The variables in an array's shape and elements, or in a slice's bounds; none of other values."""
+    if isinstance(value, Static) and isinstance(value.value, Cut):
+        return {
+            n.id
+            for b in (value.value.start, value.value.stop)
+            if b
+            for n in ast.walk(b)
+            if isinstance(n, ast.Name)
+        }
+    if not isinstance(value, Array):
+        return set()
     index = tuple(number(0) for _ in value.shape)
     parts = (*value.shape, value.element(index), *([] if value.mask is None else [value.mask.element(index)]))
     return {part.id for one in parts for part in ast.walk(one) if isinstance(part, ast.Name)}
