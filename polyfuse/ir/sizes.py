@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import reduce
 
 import islpy as isl
 import sympy
@@ -21,7 +22,7 @@ from polyfuse.ir.nest_data import AnyNest, NestData
 from polyfuse.ir.scalar import substitute
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tensor import Tensor
-from polyfuse.ir.tree import Loop, Tree, children, with_children
+from polyfuse.ir.tree import Loop, Tree, children, restrict, with_children
 from polyfuse.ir.whole import is_whole
 from polyfuse.sets import PARAM, fix_params, unmet
 
@@ -173,8 +174,42 @@ def with_sizes(nest: AnyNest, sizes: Sizes) -> AnyNest:
         )
     )
     before, known = nest.general
-    new.__dict__["general"] = before, {**known, **sizes}
+    known = {**known, **sizes}
+    new.__dict__["general"] = narrowed(before, known), known
     return new
+
+
+def narrowed(nest: AnyNest, sizes: Sizes) -> AnyNest:
+    """Return the nest without what never runs at some sizes: statements, and pieces of domains that other sizes have.
+
+    if N == M: S  else: T      { T : N < M or N > M } at N = 4, M = 6   ->   T alone, in the context N < M
+
+    The context loses other sizes only. isl's questions take as many steps as domains have pieces, twice.
+    """
+    context, domains = nest.context, dict[str, isl.Set]()
+    for s in nest.statements:
+        every = nest.domains[s.name].get_basic_sets()
+        pieces = [p for p in map(isl.Set.from_basic_set, every) if not fix_params(p, dict(sizes)).is_empty()]
+        if not pieces:
+            continue
+        domains[s.name] = s.domain
+        if len(pieces) < len(every):
+            domains[s.name] = reduce(isl.Set.union, pieces)
+            context = _within(context, domains[s.name].params(), sizes)
+    order = restrict(nest.order, frozenset(domains))
+    if order is None or (order is nest.order and context is nest.context):
+        return nest
+    kept = (s for s in nest.statements if s.name in domains)
+    statements = tuple(s if domains[s.name] is s.domain else replace(s, domain=domains[s.name]) for s in kept)
+    return replace(nest, statements=statements, order=order, context=context)
+
+
+def _within(context: isl.Set, allowed: isl.Set, sizes: Sizes) -> isl.Set:
+    """The context with some sizes alone, if they are one polyhedron and all that is fixed to `sizes` stays."""
+    narrower = context.intersect(allowed.coalesce()).coalesce()
+    known = dict(sizes)
+    same = fix_params(context, known).is_subset(fix_params(narrower, known))
+    return narrower if same and narrower.n_basic_set() == 1 else context
 
 
 def _tensor(tensor: Tensor, sizes: Sizes) -> Tensor:

@@ -18,6 +18,7 @@ from polyfuse.ir.empty import computes_nothing, drop_empty
 from polyfuse.ir.nest import ordered_statements
 from polyfuse.ir.tree import Leaf, Loop, Sequence, dates, depth, path_to, restrict, sequence
 from polyfuse.sets import point_of, points
+from tests.frontend.python.running import defined
 from tests.support.nests import inputs_for, nests, some_sizes
 
 
@@ -163,3 +164,41 @@ def test_a_part_by_itself_has_the_dependences_inside_it() -> None:
     alone = nest.by_itself(part)
     assert [s.name for s in alone.statements] == ["mac0", "bias0", "relu0"]
     assert alone.dependences().pairs == nest.dependences().among(part.members)
+
+
+BRANCHES = """
+@pf.nest
+def f(a: "f64[N]", b: "f64[M]"):
+    t = np.empty(N, np.float64)
+    for i in range(N):
+        t[i] = a[i]
+    if N == M:
+        for i in range(N):
+            b[i] = t[i]
+    else:
+        for i in range(1, N):
+            a[i] = t[i] + t[i - 1]
+"""
+
+
+def test_sizes_leave_out_what_others_run() -> None:
+    nest = defined(BRANCHES)
+    general, _ = nest.with_sizes({"N": 9, "M": 4}).general
+    (last,) = {s.name for s in general.statements} - {s.name for s in nest.statements[:1]}
+    assert (nest.domains[last].n_basic_set(), general.domains[last].n_basic_set()) == (2, 1)
+    assert general.context.is_equal(isl.Set("[N, M] -> { : N >= 2 and M >= 1 and N > M }"))
+    assert len(nest.with_sizes({"N": 9}).general[0].statements) == len(nest.statements)
+    assert str(general.with_sizes({"N": 9, "M": 4})) == str(nest.with_sizes({"N": 9, "M": 4}))
+
+
+@given(st.data())
+def test_the_nest_before_its_sizes_were_fixed_is_the_same_at_these(data: st.DataObject) -> None:
+    nest = data.draw(nests())
+    sizes = data.draw(some_sizes(nest))
+    fixed = nest.with_sizes(sizes)
+    again = fixed.general[0].with_sizes(sizes)
+    assert [s.name for s in again.statements] == [s.name for s in fixed.statements]
+    for s in fixed.statements:
+        assert again.domains[s.name].is_equal(fixed.domains[s.name])
+    for (kind, one), (_, other) in zip(again.dependences().kinds(), fixed.dependences().kinds(), strict=True):
+        assert one.is_equal(other), kind
