@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,12 @@ import polyfuse as pf
 from polyfuse.machine import Machine
 from polyfuse.strategy.candidates import Choose, Wish
 from polyfuse.strategy.cost.counts import NOMINAL_SIZE
+from polyfuse.strategy.fusion.alignments import Searches
+from polyfuse.strategy.fusion.price_nest import Priced, priced, priced_again
 from polyfuse.strategy.match.stencil import pipelines
 from polyfuse.strategy.pipeline import plan_for
 from polyfuse.strategy.remarks import Reason
+from polyfuse.strategy.rewrites import rematerialize
 from polyfuse.strategy.rewrites.rematerialize import computed_where_read
 from tests.frontend.python.running import defined
 
@@ -145,6 +149,65 @@ def chain(a: "f32[N, N]", u: "f32[N]", v: "f32[N]", y: "f32[N]"):
     done, (said,) = computed_where_read(nest, ZEN5)
     assert said.text.startswith("t, written by S")
     assert [tensor.name for tensor in done.with_role("temporary")] == ["s"]
+
+
+FAR = """
+@pf.nest
+def both(a: "f32[N, N]", u: "f32[N]", v: "f32[N]", y: "f32[N]", q: "f32[N, N]", f: "f32[N]"):
+    t = np.empty((N, N), np.float32)
+    x = np.zeros(N, np.float32)
+    w = np.zeros(N, np.float32)
+    p = np.empty((N, N), np.float32)
+    r = np.empty((N, N), np.float32)
+    for i in range(N):
+        for j in range(N):
+            t[i, j] = a[i, j] + u[i] * v[j]
+    for i in range(N):
+        for j in range(N):
+            x[i] += t[j, i] * y[j]
+    for i in range(N):
+        for j in range(N):
+            w[i] += t[i, j] * x[j]
+    for i in range(N):
+        for j in range(N):
+            p[i, j] = q[i, j] + f[j]
+    for i in range(N):
+        for j in range(N):
+            r[i, j] = p[j, i] * f[i]
+    return x, w, r
+"""
+
+
+def test_kernels_far_from_a_temporary_are_not_searched_again() -> None:
+    nest = defined(FAR).with_sizes({"N": LARGE})
+    searches = Searches()
+    usual = priced(nest, ZEN5, searches)
+    (writer,) = (s.name for s in nest.statements if s.write.tensor == "t")
+    inlined = pf.rewrite.inline(nest, writer).nest
+    near = frozenset(s.name for s in nest.statements if s.write.tensor in "txw")
+    found = priced_again(usual, inlined, ZEN5, searches, near)
+    whole = priced(inlined, ZEN5, Searches())
+    assert found.kernels.keys() == whole.kernels.keys()
+    assert found.seconds == pytest.approx(whole.seconds)
+    tried = {name for key in searches.alignments(inlined).found for name in key if isinstance(name, str)}
+    assert near & tried
+    assert tried.isdisjoint(s.name for s in nest.statements if s.name not in near)
+    assert {s for call in searched(nest) for s in call} == near - {writer}
+
+
+def searched(nest: pf.Nest) -> list[frozenset[str]]:
+    """The statements that are searched again for each candidate of the pass."""
+    asked: list[frozenset[str]] = []
+    with pytest.MonkeyPatch.context() as patch:
+
+        def counted(*given: Any) -> Priced:
+            found = priced_again(*given)
+            asked.append(given[-1].intersection(s.name for s in given[1].statements))
+            return found
+
+        patch.setattr(rematerialize, "priced_again", counted)
+        computed_where_read(nest, ZEN5)
+    return asked
 
 
 def test_readers_that_would_come_together_read_what_is_stored() -> None:
