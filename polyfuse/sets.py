@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
 from threading import current_thread, main_thread
@@ -14,6 +14,7 @@ import islpy as isl
 
 R = TypeVar("R")
 U = TypeVar("U", isl.UnionSet, isl.UnionMap)
+Fixed = TypeVar("Fixed", isl.Set, isl.Map)
 
 IN, OUT, PARAM, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.param, isl.dim_type.set
 
@@ -174,8 +175,8 @@ def dim_names(set_: isl.Set) -> tuple[str, ...]:
     return tuple(set_.get_dim_name(SET, d) or f"d{d}" for d in range(set_.dim(SET)))
 
 
-def param_names(set_: isl.Set) -> tuple[str, ...]:
-    """The names of a set's parameters (the symbolic sizes).
+def param_names(set_: isl.Set | isl.Map) -> tuple[str, ...]:
+    """The names of a set's or map's parameters (the symbolic sizes).
 
     >>> param_names(isl.Set("[N] -> { S[i] : i < N }"))
     ('N',)
@@ -334,8 +335,8 @@ def bounding_count(set_: isl.Set, sizes: dict[str, int]) -> int:
     return volume(bounding_box(fix_params(set_, sizes)))
 
 
-def fix_params(set_: isl.Set, sizes: dict[str, int]) -> isl.Set:
-    """The set with those of its parameters that `sizes` names replaced by numbers.
+def fix_params(set_: Fixed, sizes: Mapping[str, int]) -> Fixed:
+    """The set or map with those of its parameters that `sizes` names replaced by numbers.
 
     >>> print(fix_params(isl.Set("[N] -> { S[i] : 0 <= i < N }"), {"N": 2}))
     { S[i] : 0 <= i <= 1 }

@@ -29,7 +29,7 @@ from polyfuse.errors import quantity
 from polyfuse.errors.viewed import Viewed
 from polyfuse.ir.access import Access
 from polyfuse.ir.statement import Statement
-from polyfuse.sets import OUT, coalesced, maps_of, meeting, tuple_names, union_map
+from polyfuse.sets import OUT, coalesced, fix_params, maps_of, meeting, tuple_names, union_map
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -238,6 +238,18 @@ class Dependences(Viewed):
             if pair.sink != pair.source:
                 found.setdefault(pair.sink, []).append(place)
         return found
+
+    def at_sizes(self, sizes: Mapping[str, int], context: isl.Set) -> Dependences:
+        """The dependences with numbers for some sizes, as those of the nest with these numbers are.
+
+        Which write is the last before a read is said for each value of the sizes, so that nothing is found anew:
+
+            { S[i] -> T[i] : i < N }  at N = 4   ->   { S[i] -> T[i] : i < 4 }
+        """
+        fixed = ((p.kind, fix_params(p.map, sizes).intersect_params(context)) for p in self.pairs)
+        kinds = grouped(fixed)
+        unions = ((kind, coalesced(union_map(kinds.get(kind, ())))) for kind in KINDS)
+        return Dependences(tuple(split(kind, one) for kind, union in unions for one in maps_of(union)))
 
     def __repr__(self) -> str:
         counts = Counter(pair.kind for pair in self.pairs)

@@ -252,7 +252,11 @@ class Nest(NestData, Viewed):
         Raises:
             BadArgument: if a size is unknown, or the context does not allow its value.
         """
-        return with_sizes(self, sizes)
+        new = with_sizes(self, sizes)
+        known = self.__dict__.get("_dependences")
+        if known is not None:
+            new.__dict__["_dependences"] = known.at_sizes(sizes, new.context)
+        return new
 
     def __getstate__(self) -> dict[str, Any]:
         """Derived values are computed again where they are needed."""

@@ -14,6 +14,7 @@ from polyfuse import nn
 from polyfuse.errors import IllegalSchedule, InvalidNest
 from polyfuse.interpret import interpret
 from polyfuse.ir import Instance, Nest, Tensor, Violation, statement
+from polyfuse.ir.dependences import dependences
 from polyfuse.ir.empty import computes_nothing, drop_empty
 from polyfuse.ir.nest import ordered_statements
 from polyfuse.ir.tree import Leaf, Loop, Sequence, dates, depth, path_to, restrict, sequence
@@ -202,3 +203,17 @@ def test_the_nest_before_its_sizes_were_fixed_is_the_same_at_these(data: st.Data
         assert again.domains[s.name].is_equal(fixed.domains[s.name])
     for (kind, one), (_, other) in zip(again.dependences().kinds(), fixed.dependences().kinds(), strict=True):
         assert one.is_equal(other), kind
+
+
+@given(st.data())
+def test_dependences_at_sizes_are_those_found_anew(data: st.DataObject) -> None:
+    nest = data.draw(nests())
+    sizes = data.draw(some_sizes(nest))
+    nest.dependences()
+    fixed = nest.with_sizes(sizes)
+    assert not sizes or "_dependences" in fixed.__dict__
+    anew = dependences(fixed.accesses, fixed.original_dates())
+    for (kind, kept), (_, fresh) in zip(fixed.dependences().kinds(), anew.kinds(), strict=True):
+        assert kept.is_equal(fresh), kind
+    names = [[(p.kind, p.source, p.sink) for p in d.pairs] for d in (fixed.dependences(), anew)]
+    assert names[0] == names[1]
