@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import VECTOR_BYTES
 from polyfuse.codegen.cpu.patterns.transposed_reads import transposed_reads
@@ -33,13 +33,16 @@ def copy_in_blocks(rows: For, unused: Callable[[str], str]) -> Block | None:
     if store is None or columns is None or not _in_any_order(store, (rows, *between, columns)):
         return None
     across = [read for read in store.reads if lies_across(read, rows, columns)]
+    count: int | None = None
     match rows.low, rows.high:
         case ast.Constant(value=int(low)), ast.Constant(value=int(high)) if across:
             count = high - low
+        case ast.Constant(value=int(low)), _ if across:
+            pass
         case _:
             return None
     size = VECTOR_BYTES // ITEMSIZE[across[0].dtype]
-    if count <= size and not between:
+    if count is not None and count <= size and not between:
         return None
     number = ast.Name(unused(f"{rows.variable}_block"))
     first = binary(ast.Add(), ast.Constant(low), binary(ast.Mult(), ast.Constant(size), number))
@@ -50,6 +53,8 @@ def copy_in_blocks(rows: For, unused: Callable[[str], str]) -> Block | None:
         within = replace(rows, low=ast.Constant(0), high=ast.Constant(steps), body=body)
         return _around(between, within)
 
+    if count is None:
+        return _in_blocks_and_rest(rows, number, partial(block, first, size), size, unused)
     whole, rest = divmod(count, size)
     parts: list[For] = []
     if whole:
@@ -57,6 +62,20 @@ def copy_in_blocks(rows: For, unused: Callable[[str], str]) -> Block | None:
     if rest:
         parts.append(block(ast.Constant(low + whole * size), rest))
     return Block(tuple(parts)) if any(_is_taken(part, unused) for part in parts) else None
+
+
+def _in_blocks_and_rest(
+    rows: For, number: ast.Name, block: Callable[[], For], size: int, unused: Callable[[str], str]
+) -> Block | None:
+    """Whole blocks of a loop that ends at no number, and its other iterations as they were.
+
+    for k < min(152, K - 152*i): …   ->   for k_block < min(152, K - 152*i) // 16: …;  for k in the rest: …
+    """
+    count = ast.Call(ast.Name("max"), [ast.Constant(0), binary(ast.Sub(), rows.high, rows.low)], [])
+    blocks = binary(ast.FloorDiv(), count, ast.Constant(size))
+    whole = For(number.id, ast.Constant(0), blocks, 1, None, block())
+    begin = binary(ast.Add(), rows.low, binary(ast.Mult(), ast.Constant(size), blocks))
+    return Block((whole, replace(rows, low=begin))) if _is_taken(whole, unused) else None
 
 
 def copy_in_strips(rows: For, unused: Callable[[str], str]) -> For | None:

@@ -147,6 +147,8 @@ def _asked_steps(task: Task, rows: int, columns: int) -> Iterator[int]:
 def step_blocks(task: Task, rows: int) -> Iterator[int]:
     """Steps of a block such that a's panel of `rows` fills at most half of L1: the fewest equal blocks, and more.
 
+    1800 steps are 12 blocks of 150, where 152, whole lines, would leave a shorter block, with loops of its own.
+
     Also so many steps that its lines stay in L2, where they crowd into few sets.
     """
     steps = task.extents.steps
@@ -156,7 +158,7 @@ def step_blocks(task: Task, rows: int) -> Iterator[int]:
     fewest = max(1, ceil(2 * task.extents.of_left(rows, steps) * task.itemsize / task.l1.size))
     for blocks in (fewest, fewest + 1, 2 * fewest):
         size = ceil(steps / blocks)
-        yield size if blocks == 1 else ceil(size / 8) * 8
+        yield size if steps == size * blocks else ceil(size / 8) * 8
     if by_lines(task) and 1 <= (held := steps_held(task, task.l2.size // 2)) < steps:
         yield ceil(steps / ceil(steps / held))
 

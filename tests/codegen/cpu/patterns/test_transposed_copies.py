@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -49,6 +50,19 @@ def test_blocks_are_of_a_vectors_lanes_and_the_last_is_what_is_left() -> None:
     ]
 
 
+def test_of_no_known_number_whole_blocks_are_taken_and_the_rest_stays() -> None:
+    found = copy_in_blocks(loops(PACKED, k="min(40, n)"), lambda name: name)
+    assert found is not None
+    whole, rest = found.parts
+    blocks = "max(0, min(40, n)) // 16"
+    elements = "p, 16 * k_block + k, c, 64 * p + c, 16 * k_block + k"
+    assert shown(whole) == [f"k_block < {blocks}", "p < 4", "k < 16", "c < 64", elements]
+    assert shown(rest) == ["k < min(40, n)", "p < 4", "c < 64", "p, k, c, 64 * p + c, k"]
+    assert isinstance(rest, For)
+    assert ast.unparse(rest.low) == f"16 * ({blocks})"
+    assert copy_in_blocks(rest, lambda name: name) is None
+
+
 def with_indices(store: Store, **indices: str) -> Store:
     values = {name: ast.parse(text, mode="eval").body for name, text in indices.items()}
     return Store(store.statement, store.target, store.op, store.body, store.reads, values)
@@ -67,7 +81,7 @@ SAME = Element("b", PACKED.reads[0].subscripts[::-1], "float32")
         ("chosen by what is written", loops(copy(PACKED.target, element("w", "b[0, 0, c] + c", "k")))),
         ("one element for several steps", loops(copy(element("b", "p", "c"), PACKED.reads[0]))),
         ("an index of what is written", loops(with_indices(PACKED, i="b[0, 0, 0]"))),
-        ("rows of no known number", loops(PACKED, k="n")),
+        ("rows that begin at no number", replace(loops(PACKED), low=ast.Name("n"))),
         ("columns of no known number", loops(PACKED, columns="n")),
         ("columns that depend on the steps", loops(PACKED, columns="min(64, k)")),
         ("panels on cores", loops(PACKED, bind="cores")),
@@ -119,6 +133,19 @@ def test_values_of_a_convolution_whose_filters_each_call_passes() -> None:
     given = {t.name: rng.integers(-4, 5, t.shape).astype("float32") for t in nest.inputs}
     np.testing.assert_array_equal(net(**given), pf.interpret(nest, given)["out"])
     assert "_strip" in net.source
+
+
+@pytest.mark.parametrize("k", [5, 16, 300, 1801])
+def test_values_of_a_product_whose_steps_are_no_known_number(k: int) -> None:
+    x, w = nn.input("x", (192, "K"), "float32"), nn.input("w", (128, "K"), "float32")
+    net = pf.compile(pf.lower(x @ nn.transpose(w)), target="cpu", machine=Machine.preset("zen5"))
+    rng = np.random.default_rng(1)
+    given = {
+        name: rng.integers(-4, 5, shape).astype("float32")
+        for name, shape in {"x": (192, k), "w": (128, k)}.items()
+    }
+    np.testing.assert_array_equal(net(**given), given["x"] @ given["w"].T)
+    assert "_block in range(0, max(0, " in net.source
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

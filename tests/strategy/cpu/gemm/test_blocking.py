@@ -8,7 +8,7 @@ import pytest
 
 from polyfuse.machine import KiB, Machine, MiB, cpu
 from polyfuse.strategy.cpu.gemm.block_cost import STREAMS, arithmetic, packing, seconds
-from polyfuse.strategy.cpu.gemm.blocking import blocking, choices
+from polyfuse.strategy.cpu.gemm.blocking import blocking, choices, step_blocks
 from polyfuse.strategy.cpu.gemm.blocks import Blocking, Extents, Operand, Task
 from polyfuse.strategy.cpu.gemm.remarks import sentences
 
@@ -252,3 +252,9 @@ def test_the_decision_in_words() -> None:
         "x is packed (8 rows of it, 4 KiB apart, stay in L1); packing takes 614 µs",
         "10 ms expected on one core, 82% of its peak",
     )
+
+
+def test_blocks_of_steps_are_equal_where_steps_are_a_multiple_of_their_number() -> None:
+    """A block that is shorter than the others has loops of its own, and in a triangle slower tiles."""
+    assert [*step_blocks(task(1400, 1400, 1800, AVX2, itemsize=8), 6)] == [300, 264, 150]
+    assert [*step_blocks(task(1400, 1400, 1804, AVX2, itemsize=8), 6)] == [304, 264, 152]
