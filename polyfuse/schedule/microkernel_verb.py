@@ -328,7 +328,7 @@ def _fits(moves: _Moves, s: Statement, roles: Roles, anyhow: bool) -> bool:
         _one_row(moves.of(s.write, roles.rows), anyhow)
         and any(moves.of(a, roles.rows))
         and not any(moves.of(b, roles.rows))
-        and all(any(moves.of(factor, step)) for factor in (a, b) for step in roles.steps)
+        and _by_steps(moves, (a, b), roles.steps)
         and (
             moves.along_lanes(s.write, roles.columns)
             or (anyhow and _along_last(moves.of(s.write, roles.columns), forwards=True))
@@ -336,6 +336,12 @@ def _fits(moves: _Moves, s: Statement, roles: Roles, anyhow: bool) -> bool:
         and (moves.along_lanes(b, roles.columns) or (anyhow and any(moves.of(b, roles.columns))))
         and not any(moves.of(a, roles.columns))
     )
+
+
+def _by_steps(moves: _Moves, factors: tuple[Access, Access], steps: tuple[Loop, ...]) -> bool:
+    """True if each loop of steps moves both factors, or has one step; not all of them have one."""
+    several = [step for step in steps if not moves.once(step)]
+    return bool(several) and all(any(moves.of(factor, step)) for factor in factors for step in several)
 
 
 def _beside(moves: _Moves, factor: Access, columns: Loop) -> bool:
@@ -432,6 +438,10 @@ class _Moves:
             raise InvalidSchedule(f"microkernel: {access} does not move evenly along {loop.name}")
         (found,) = points(moved)
         return found
+
+    def once(self, loop: Loop) -> bool:
+        """True if the loop has one iteration at most: the one element of a wide window that lies within an image."""
+        return bool(self._following(loop).is_empty())
 
     def _following(self, loop: Loop) -> isl.Map:
         """Pairs of instances of which the second is where the loop goes on by one and no other does; found once."""

@@ -395,3 +395,24 @@ def test_factors_have_the_type_of_the_sum() -> None:
         assert (pf.compile(mixed, target="cpu", fuse=fuse)(a, b) == 81).all()
     with pytest.raises(InvalidSchedule, match="needs factors of the sum's type, and A is float32, y float64"):
         pf.Schedule(mixed).reorder("mac", "k", "i", "j").microkernel("mac", "k")
+
+
+def test_a_loop_of_one_step_need_move_no_factor() -> None:
+    """The one element of a wide window that lies within an image, whichever is the outer loop."""
+    box = "0 <= i < 6 and 0 <= j < 16 and 0 <= k < 5"
+    nest = Nest.of(
+        [
+            Tensor("a", (6, 5), "float32", "input"),
+            Tensor("w", (5, 3, 16), "float32", "input"),
+            Tensor("y", (6, 16), "float32", "output"),
+        ],
+        [
+            statement("{ zero[i, j] : 0 <= i < 6 and 0 <= j < 16 }", "y[i, j] = 0.0"),
+            statement(f"{{ mac[i, j, k, n] : {box} and n = 1 }}", "y[i, j] += a[i, k] * w[k, n, j]"),
+        ],
+    )
+    s = pf.Schedule(nest).reorder("mac", "k", "n", "i", "j").microkernel("mac", "k")
+    inputs = draw(nest)
+    found = pf.compile(nest, target="cpu", schedule=s)
+    np.testing.assert_array_equal(found(**inputs), pf.interpret(nest, inputs)["y"])
+    assert "tile_mac" in found.source

@@ -195,3 +195,25 @@ def test_intervals_of_a_tiles_bounds() -> None:
     assert of("min(14, n)") == Interval(None, 14)
     assert of("(j + 5) // 2 - n % 3") == Interval(0, 3)
     assert of("-(3 - j)") == Interval(-3, -2)
+
+
+@pytest.mark.parametrize(("channels", "filters", "side"), [(20, 40, 28), (40, 20, 56), (24, 24, 7)])
+def test_pixels_in_one_loop_are_read_and_written_along_memory(channels: int, filters: int, side: int) -> None:
+    """No quotients by the length of a row are left, in copies to panels or in stores."""
+    nest = convolution((1, channels, side, side), filters, (1, 1), "NCHW")
+    net = agrees(nest, machine=Machine.preset("zen4"), force={"coalesce": True})
+    assert "out_rows = joined(out, 2)" in net.source
+    assert f"// {side}" not in net.source
+    assert f"% {side}" not in net.source
+
+
+def test_a_window_wider_than_its_image_has_tiles_of_the_one_element_inside() -> None:
+    nest = convolution((1, 24, 8, 8), 32, (3, 3), "NCHW", padding=36, dilation=36)
+    assert "tile_mac(" in agrees(nest, machine=SMALL).source
+
+
+def test_rows_of_pixels_go_by_inside_a_block_of_weights_that_no_cache_holds() -> None:
+    """Else all weights come once for each row of pixels."""
+    net = agrees(convolution((1, 64, 8, 8), 64, (3, 3), "NCHW", padding=1), machine=SMALL)
+    lines = net.source[net.source.index("def zero_mac_bias_relu(") :].splitlines()
+    assert [line.split()[1] for line in lines if line.strip().startswith("for ")][:2] == ["j", "k"]
