@@ -26,7 +26,7 @@ from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import LINE
 from polyfuse.codegen.cpu.intrinsics.reassociated import IN_ANY_ORDER
 from polyfuse.codegen.cpu.intrinsics.stack_arrays import STACK_BYTES
 from polyfuse.codegen.cpu.loop_patterns import CPU_PATTERNS
-from polyfuse.codegen.cpu.parallel import InRegions, is_region
+from polyfuse.codegen.cpu.parallel import InRegions, is_region, read_here
 from polyfuse.codegen.cpu.patterns.no_unroll import not_written_out
 from polyfuse.codegen.cpu.patterns.nontemporal_stores import in_lines, streamed, streams_inside
 from polyfuse.codegen.cpu.patterns.outer_loop_vectorize import rows_abreast
@@ -35,7 +35,7 @@ from polyfuse.codegen.cpu.patterns.transposed_stores import transposed_store
 from polyfuse.codegen.cpu.patterns.vectors_abreast import vectors_abreast
 from polyfuse.codegen.cpu.patterns.window_steps import values_of
 from polyfuse.codegen.looptree.body_source import Values
-from polyfuse.codegen.looptree.collapse_axes import along_two_axes
+from polyfuse.codegen.looptree.collapse_axes import with_joined_axes
 from polyfuse.codegen.looptree.emit import subscripted
 from polyfuse.codegen.looptree.gather_rows import names_of_rows, rows_named
 from polyfuse.codegen.looptree.guards import decided_outside
@@ -116,6 +116,7 @@ class CpuEmitter(InRegions):
     """Prints one kernel as functions for numba."""
 
     def __init__(self, kernel: Kernel) -> None:
+        kernel, self.joined = with_joined_axes(kernel)
         super().__init__(replace(kernel, body=rows_named(kernel.body, {*kernel.arrays, *kernel.sizes})))
         self.known: frozenset[str] = frozenset()
         self.facts = Facts()
@@ -125,9 +126,6 @@ class CpuEmitter(InRegions):
         self.rows = names_of_rows(self.kernel.body)
         self.turns = ""  # the arguments that the operations of the pipeline around have in common
         self.stacked = 0  # bytes of buffers on the stack so far
-        self.joined: dict[
-            tuple[str, int], str
-        ] = {}  # arrays with two axes as one: the array, the axis, the name
 
     def loop(self, node: For) -> list[str]:
         """A loop, of whose variable the lines inside know what values it has."""
@@ -351,42 +349,36 @@ class CpuEmitter(InRegions):
         return f"{node.buffer} = {ON_STACK if fits else ON_HEAP}({node.shape}, np.{held_as(node.dtype)})"
 
     def placed(self, element: Element) -> ast.expr:
-        """An element as an expression; two axes of an array may be one."""
+        """An element as an expression."""
         known = self.kernel.arrays.get(element.array)
         if known is not None and known.rank == 0:
             return subscripted(element.array, (ast.Constant(0),))
-        both = along_two_axes(element, known) if known is not None else None
-        if both is not None:
-            axis, subscripts = both
-            name = self.joined.setdefault((element.array, axis), self._row_name(element.array))
-            return subscripted(name, tuple(self._index(value) for value in subscripts))
         return subscripted(element.array, tuple(self._index(value) for value in element.subscripts))
 
     def unused(self, name: str) -> str:
         """A name like this one that nothing in the kernel has."""
-        return fresh(name, {*self.kernel.arrays, *self.kernel.sizes, *variables(self.kernel.body)})
-
-    def _row_name(self, array: str) -> str:
-        return fresh(
-            f"{array}_rows", {*self.kernel.arrays, *variables(self.kernel.body), *self.joined.values()}
-        )
+        taken = {*self.kernel.arrays, *self.kernel.sizes, *(one.name for one in self.joined)}
+        return fresh(name, {*taken, *variables(self.kernel.body)})
 
     def apart(self, body: Callable[[], list[str]], node: Node | None = None) -> list[str]:
         """The lines of a function: buffers and rows are its own, and it waits for what a node stores past the caches.
 
         Rows are, since a function's arguments are said not to overlap.
         """
-        outside = self.stacked, self.joined
-        self.stacked, self.joined = 0, {}
+        outside, self.stacked = self.stacked, 0
         inside = body()
-        lines = [*self.opening(), *inside]
-        self.stacked, self.joined = outside
+        lines = [*self.opening(inside), *inside]
+        self.stacked = outside
         waits = node is not None and streams_inside(node) and f"{DONE}()" not in lines
         return [*lines, f"{DONE}()"] if waits else lines
 
-    def opening(self) -> list[str]:
-        """Arrays with two axes as one, which the body asked for."""
-        return [f"{name} = joined({array}, {axis})" for (array, axis), name in self.joined.items()]
+    def opening(self, body: list[str]) -> list[str]:
+        """Arrays with two axes as one, which the body asks for."""
+        lines: list[str] = []
+        for one in reversed(self.joined):  # one may be of another one
+            if one.name in read_here("\n".join([*lines, *body])):
+                lines = [f"{one.name} = joined({one.array}, {one.axis})", *lines]
+        return lines
 
     def _index(self, value: ast.expr) -> ast.expr:
         """An index; unsigned where LLVM could take it for negative.

@@ -241,7 +241,7 @@ class _Cuda(Emitter):
         maps = self.bulk.maps.values() if self.bulk is not None else ()
         return (*self.kernel.arrays, *counter, *self.kernel.sizes, *maps)
 
-    def opening(self) -> list[str]:
+    def opening(self, body: list[str]) -> list[str]:
         lines, apart = [], self.bulk is not None and self.bulk.slots > 0
         cluster, pairs = cluster_of(self.kernel.axes), in_pairs(self.kernel)
         for axis in self.kernel.axes:

@@ -4,13 +4,15 @@
     ->  x_rows = joined(x, 1)
         for c in range(784): s += x_rows[i, c]             x has the shape (32, 28, 28), x_rows (32, 784)
 
-In C order the element (a, b) of axes of m and n lies where the element n * a + b of one axis of m * n does. A quotient
-and a remainder by n of one number are such a pair, and that number is the place.
+In C order the element (a, b) of axes of m and n lies where the element n * a + b of one axis of m * n does. Where a and
+b are quotient and remainder by n of one number, that number is the place, in vectors along the loop.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llvmlite import ir
@@ -18,24 +20,128 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
-from polyfuse.codegen.looptree.nodes import Element
-from polyfuse.ir.tensor import Tensor
+from polyfuse.codegen.looptree.gather_rows import is_chosen
+from polyfuse.codegen.looptree.index import flat
+from polyfuse.codegen.looptree.nodes import (
+    Element,
+    For,
+    Guard,
+    Kernel,
+    Let,
+    Node,
+    Store,
+    nodes_in,
+    stores_in,
+    touched,
+    variables,
+    with_below,
+)
+from polyfuse.ir.fresh_names import fresh
 
-Place = tuple[int, tuple[ast.expr, ...]]
-"""The first of two axes that become one, and the subscripts then."""
+
+@dataclass(frozen=True)
+class Joined:
+    """An array with an axis and the next one as one, by a name of its own."""
+
+    name: str
+    array: str
+    axis: int
 
 
-def along_two_axes(element: Element, tensor: Tensor) -> Place | None:
-    """x[i, c // 28, c % 28]  ->  (1, [i, c]) where x has 28 elements along its last axis; None if nothing is so."""
-    for axis in range(len(element.subscripts) - 1):
+def with_joined_axes(kernel: Kernel) -> tuple[Kernel, tuple[Joined, ...]]:
+    """The kernel with elements of arrays with fewer axes, where these need fewer quotients; and those arrays.
+
+    An array that the kernel writes is one or the other for all of its elements: by two names, a store would not be seen
+    to meet a load.
+    """
+    found: list[Joined] = []
+    body = kernel.body
+    taken = {*kernel.arrays, *kernel.sizes, *variables(body)}
+    shapes = {name: tensor.shape for name, tensor in kernel.arrays.items()}
+    asked = list(shapes)
+    for array in asked:
+        for axis in range(len(shapes[array]) - 1):
+            inner = shapes[array][axis + 1]
+            if not isinstance(inner, int):
+                continue
+            changed = _changed(body, array, axis, inner)
+            if changed is None:
+                continue
+            one = Joined(fresh(f"{array}_rows", taken), array, axis)
+            taken.add(one.name)
+            found.append(one)
+            body = _with(body, array, one.name, changed)
+            outer = shapes[array][axis]
+            both = outer * inner if isinstance(outer, int) else outer  # not known, as it was
+            shapes[one.name] = (*shapes[array][:axis], both, *shapes[array][axis + 2 :])
+            asked.append(one.name)
+            break
+    return replace(kernel, body=body), tuple(found)
+
+
+Places = dict[tuple[str, ...], tuple[ast.expr, ...]]
+"""Subscripts, as text, and what they become."""
+
+
+def _changed(body: Node, array: str, axis: int, size: int) -> Places | None:
+    """The subscripts of an array's elements with two axes as one, where that is better; None if it is so nowhere."""
+    reads, writes = touched(body, array)
+    asked = [element for loop in _loops(body) for element, _ in loop.ahead if element.array == array]
+    elements = [*reads, *writes, *asked]
+    if any(is_chosen(element) for element in elements) or array in _choosing(body):
+        return None
+    better: Places = {}
+    improved = False
+    for element in elements:
         outer, inner = element.subscripts[axis : axis + 2]
-        match outer, inner:
-            case (
-                ast.BinOp(left=a, op=ast.FloorDiv(), right=ast.Constant(value=int(m))),
-                ast.BinOp(left=b, op=ast.Mod(), right=ast.Constant(value=int(n))),
-            ) if m == n == tensor.shape[axis + 1] and ast.dump(a) == ast.dump(b):
-                return axis, (*element.subscripts[:axis], a, *element.subscripts[axis + 2 :])
-    return None
+        one = flat(outer, inner, size)
+        fewer = _quotients(one) < _quotients(outer) + _quotients(inner)
+        if fewer or writes:
+            better[_text(element)] = (*element.subscripts[:axis], one, *element.subscripts[axis + 2 :])
+        improved |= fewer
+    return better if improved else None
+
+
+def _with(node: Node, array: str, name: str, places: Places) -> Node:
+    """The node with an array's elements by another name."""
+
+    def one(element: Element) -> Element:
+        here = places.get(_text(element)) if element.array == array else None
+        return element if here is None else replace(element, array=name, subscripts=here)
+
+    node = with_below(node, lambda part: _with(part, array, name, places))
+    match node:
+        case For():
+            streams = tuple(name if each == array else each for each in node.streams)
+            return replace(node, ahead=tuple((one(e), written) for e, written in node.ahead), streams=streams)
+        case Store():
+            return replace(node, target=one(node.target), reads=tuple(map(one, node.reads)))
+    return node
+
+
+def _loops(node: Node) -> Iterator[For]:
+    return (each for each in nodes_in(node) if isinstance(each, For))
+
+
+def _choosing(node: Node) -> set[str]:
+    """The arrays whose elements say where others lie, or how far a loop goes."""
+    values = [value for loop in _loops(node) for value in (loop.low, loop.high)]
+    values += [each.value for each in nodes_in(node) if isinstance(each, Let)]
+    values += [each.condition for each in nodes_in(node) if isinstance(each, Guard)]
+    values += [
+        value for store in stores_in(node) for e in (store.target, *store.reads) for value in e.subscripts
+    ]
+    parts = (part for value in values for part in ast.walk(value) if isinstance(part, ast.Subscript))
+    return {part.value.id for part in parts if isinstance(part.value, ast.Name)}
+
+
+def _text(element: Element) -> tuple[str, ...]:
+    return tuple(map(ast.unparse, element.subscripts))
+
+
+def _quotients(value: ast.expr) -> int:
+    """How many quotients and remainders an index has."""
+    return sum(isinstance(part, ast.FloorDiv | ast.Mod) for part in ast.walk(value))
 
 
 @intrinsic(prefer_literal=True)

@@ -41,15 +41,15 @@ class Emitter(ABC):
         lines = [f"def {self.kernel.name}({', '.join(self.parameters())}):"]
         lines += self._indented(['"""' + "\n    ".join(("", *self.kernel.text, "")) + '"""'])
         inside = self.lines(self.kernel.body)
-        body = [*self.opening(), *inside]
+        body = [*self.opening(inside), *inside]
         return "\n".join(lines + self._indented(body or ["pass"])) + "\n"
 
     def parameters(self) -> tuple[str, ...]:
         """The names of the function's parameters."""
         return (*self.kernel.arrays, *self.kernel.sizes)
 
-    def opening(self) -> list[str]:
-        """Lines before the body, which has been printed."""
+    def opening(self, body: list[str]) -> list[str]:
+        """Lines before a body, which has been printed."""
         return []
 
     def lines(self, node: Node) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import reduce
 
@@ -167,6 +168,56 @@ def rejoined(node: ast.expr) -> ast.expr:
                     others = [(atom, n) for key, (atom, n) in parts.items() if key not in (text, quotient)]
                     return rejoined(expanded(_sum([*others, (whole, factor)])))
     return node
+
+
+def flat(outer: ast.expr, inner: ast.expr, size: int) -> ast.expr:
+    """The place along one axis of what lies at two places along two, of which the inner one has `size` elements.
+
+    Quotients and remainders by the size are left out where they make up for each other.
+
+    >>> one, other = "5*i - (24*i - k + 55) // 56", "(k - 24*i + 280) % 56"
+    >>> ast.unparse(flat(*(ast.parse(text, mode="eval").body for text in (one, other)), 56))
+    '256 * i + k'
+    """
+    place = ast.BinOp(ast.BinOp(outer, ast.Mult(), ast.Constant(size)), ast.Add(), inner)
+    whole: list[tuple[ast.expr, int]] = []
+    quotients: Counter[tuple[tuple[str, int], ...]] = Counter()
+    for atom, factor in terms(place):
+        match atom:
+            case ast.BinOp(
+                left=of, op=ast.FloorDiv() | ast.Mod() as op, right=ast.Constant(value=int(by))
+            ) if by == size:
+                if isinstance(op, ast.Mod):
+                    whole += [(part, factor * times) for part, times in terms(of)]
+                times = -size * factor if isinstance(op, ast.Mod) else factor
+                multiples, rest, sign = _quotient(of, size)
+                whole += [(part, times * number) for part, number in multiples]
+                quotients[rest] += sign * times
+            case _:
+                whole.append((atom, factor))
+    if any(quotients.values()):
+        return place
+    return expanded(_sum(whole))
+
+
+def _quotient(of: ast.expr, by: int) -> tuple[list[tuple[ast.expr, int]], tuple[tuple[str, int], ...], int]:
+    """x // by as a sum of terms and one more quotient, of a rest with factors below `by`, or minus that: its sign.
+
+    Of x // by = -((by - 1 - x) // by) that with the smaller factors, so that one quotient has one rest.
+    """
+    found = []
+    for sign in (1, -1):
+        parts = [(atom, sign * factor) for atom, factor in terms(of)]
+        if sign < 0:
+            parts.append((ast.Constant(1), by - 1))
+        factors: dict[str, tuple[ast.expr, int]] = {}
+        for atom, factor in parts:
+            text = ast.unparse(atom)
+            factors[text] = (atom, factor + factors.get(text, (atom, 0))[1])
+        rest = tuple(sorted((text, factor % by) for text, (_, factor) in factors.items() if factor % by))
+        multiples = [(atom, sign * (factor // by)) for atom, factor in factors.values()]
+        found.append((multiples, rest, sign))
+    return min(found, key=lambda one: ([factor for text, factor in one[1] if text != "1"], one[1]))
 
 
 def total(parts: Sequence[ast.expr]) -> ast.expr:

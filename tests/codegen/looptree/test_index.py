@@ -1,10 +1,11 @@
 """Index expressions: shifts and masks are Python's division, for negative numbers too."""
 
 import ast
+from itertools import product
 
 import pytest
 
-from polyfuse.codegen.looptree.index import expanded, in_bits, rejoined
+from polyfuse.codegen.looptree.index import expanded, flat, in_bits, rejoined
 
 
 @pytest.mark.parametrize(
@@ -57,3 +58,46 @@ def test_a_quotient_and_its_remainder_are_what_they_are_of(text: str, whole: str
     assert found == whole
     for n in range(-13, 14):
         assert eval(found, {"n": n, "m": 5, "z": 2}) == eval(text, {"n": n, "m": 5, "z": 2})
+
+
+class _Folded(ast.NodeTransformer):
+    """Negative numbers as isl's are: one constant."""
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
+        inner = self.visit(node.operand)
+        return ast.Constant(-inner.value) if isinstance(inner, ast.Constant) else ast.UnaryOp(node.op, inner)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "size", "place"),
+    [
+        ("i // 28", "i % 28", 28, "i"),
+        ("i", "j", 7, "7 * i + j"),
+        ("5 * k + (-24 * k + i) // 56", "-24 * k + i - 56 * ((-24 * k + i) // 56)", 56, "256 * k + i"),
+        ("18 * k + i - (-8 * k + 12 * i - j + 27) // 28", "(8 * k - 12 * i + j + 392) % 28", 28, "512 * k + 16 * i + j"),
+        ("(3 * i + 5) // 7 - 1", "(3 * i + 5) % 7", 7, "3 * i + -2"),
+        ("(65 * i) // 7", "(2 * i) % 7", 7, "65 * i"),
+    ],
+)  # fmt: skip
+def test_places_along_two_axes_are_one_place(outer: str, inner: str, size: int, place: str) -> None:
+    found = flat(*(_Folded().visit(ast.parse(text, mode="eval").body) for text in (outer, inner)), size)
+    assert ast.unparse(found) == place
+    assert_equal(ast.unparse(found), f"({outer}) * {size} + {inner}")
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "size"),
+    [("(i + j) // 4", "(i - j) % 4", 4), ("i // 2", "(i + 1) % 2", 2), ("i // 4", "i % 8", 8)],
+)
+def test_a_quotient_and_a_remainder_of_different_numbers_stay(outer: str, inner: str, size: int) -> None:
+    found = ast.unparse(flat(ast.parse(outer, mode="eval").body, ast.parse(inner, mode="eval").body, size))
+    assert "//" in found
+    assert "%" in found
+    assert_equal(found, f"({outer}) * {size} + {inner}")
+
+
+def assert_equal(one: str, other: str) -> None:
+    """Two expressions in i, j and k have the same values."""
+    for i, j, k in product(range(-30, 31, 7), range(-9, 10, 3), range(-2, 3)):
+        here = {"i": i, "j": j, "k": k}
+        assert eval(one, here) == eval(other, here)
