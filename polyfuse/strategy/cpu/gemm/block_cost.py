@@ -53,6 +53,12 @@ FOLLOWED = 0.006
 """Each row of a that is contiguous is a stream of its own to the prefetchers; what one more than ROWS costs:
 with 12 and 14 rows products of 1344 and 2016 took 1 to 5 % longer than with 8 (one Zen 4 core)."""
 
+MISSED = 11.0
+"""Cycles of a line that comes into L1 unasked for, where several that are needed at once lie in pages of their own. Of
+products of 1 x 1 windows, whose rows are 6 neighbours in memory, times beyond those of their arithmetic, per line that
+they touch, ns: 256 to 64 channels of 56 x 56 3.6, 64 to 256 3.5, 512 to 128 of 28 x 28 3.5, 128 to 512 3.6; of 64 to 64
+of 56 x 56, whose lines stay in L1 for several tiles, 4 per line that there is (one core of a Zen 3)."""
+
 SUMMING = 1.5
 """Cycles in which a tile of dot products adds up the partial sums of one sum and adds them to it: shuffles, additions,
 a load and a store of a row. The next tile's steps begin meanwhile."""
@@ -124,7 +130,10 @@ def streaming(task: Task, b: Blocking) -> float:
     """b's panels go by once for each tile of rows, from the cache that holds a block of them, as fast as it gives them.
 
     The first time they come from where all of b lies, unless packing has just put them nearer; a constant from where
-    all that a call reads lies, as it was last used a call ago. 64 x 1024 x 1024 took 1.42 ms with the rows shared out,
+    all that a call reads lies, as it was last used a call ago. They come once for all batches that go through a block
+    of b together, else once for each: 6 convolutions of 512 channels of 8 x 8, 9 MiB of constant weights each, took 43
+    and 53 ms (dilation 2 and 1) a row of pixels after the other, 32 and 30 with all rows in a block (one core of a Zen
+    3). 64 x 1024 x 1024 took 1.42 ms with the rows shared out,
     where both cores read all of b, and 0.79 ms with the columns (two Zen 4 cores).
     """
     e = task.extents
@@ -135,7 +144,7 @@ def streaming(task: Task, b: Blocking) -> float:
     passing = size / task.reading(_around(task, b))
     computing = arithmetic(task, b) / e.batches / ceil(e.rows / b.rows)
     near = max(exposed * passing, passing - computing)
-    first = exposed * size / task.reading(max(size, 2 * block))
+    first = later = exposed * size / task.reading(max(size, 2 * block))
     if task.right.ahead and task.held > task.l2.size:
         first = _coming(task, b, size / task.coming(task.held))
         first *= 1.0 if b.pack_right else max(STRIDED, slower)
@@ -144,7 +153,9 @@ def streaming(task: Task, b: Blocking) -> float:
         first = max(STREAM_EXPOSED * memory, memory - computing)
     elif b.pack_right and not task.right.ahead:
         first = near
-    return e.batches * (first + (ceil(e.rows / b.rows) - 1) * near)
+    rounds = e.batches // task.together(b)
+    later = min(first, later) if task.right.ahead else first
+    return first + (rounds - 1) * later + (e.batches * ceil(e.rows / b.rows) - rounds) * near
 
 
 def _coming(task: Task, b: Blocking, memory: float) -> float:
@@ -158,7 +169,7 @@ def _coming(task: Task, b: Blocking, memory: float) -> float:
     if not task.in_time(b):
         return UNASKED * memory
     e = task.extents
-    asking = (e.rows - e.rows % b.rows) / e.rows / e.batches
+    asking = (e.rows - e.rows % b.rows) / e.rows * task.together(b) / e.batches
     return max(STREAM_EXPOSED * memory, memory - asking * arithmetic(task, b))
 
 
@@ -209,16 +220,39 @@ def reloading(task: Task, b: Blocking) -> float:
         return 0.0
     one = e.of_left(e.rows, e.steps) * task.itemsize
     size = e.batches * one
-    once = size * ceil(e.columns / b.width) / task.reading(one)
+    going_by = one * max(1, task.together(b) // e.between)
+    again = ceil(e.columns / b.width) - 1
+    first = size / task.reading(max(one, size // e.between))
+    once = first + again * size / task.reading(going_by)
     if not crowded(task, b):
-        return task.machine.exposed.rows * _far(task.left) * once
+        missed = _missed(task, b) if by_lines(task) else 0.0
+        return task.machine.exposed.rows * _far(task.left) * once + missed
     if by_lines(task):
         tiles = e.batches * ceil(e.rows / b.rows) * ceil(e.columns / b.columns)
         moved = tiles * e.steps * e.window * _lines(b.rows * task.itemsize) * LINE
         fits = steps_held(task, task.l2.size // 2) >= b.steps
-        return max(once, moved / (task.machine.reading(task.l2, 1.0) if fits else task.reading(one)))
+        return max(once, moved / (task.machine.reading(task.l2, 1.0) if fits else task.reading(going_by)))
     often = size * ceil(e.columns / b.columns) / task.machine.reading(task.l2, 1.0)
     return max(once, often)
+
+
+def _missed(task: Task, b: Blocking) -> float:
+    """Seconds of the lines of a that tiles of neighbouring rows wait for, once for each block of columns."""
+    e = task.extents
+    times = ceil(e.columns / b.width) * e.batches * e.window
+    return times * _apart_seconds(task, b.rows, e.steps, b.steps * e.window, task.left.stride)
+
+
+def _apart_seconds(task: Task, rows: int, lines: int, together: int, stride: int) -> float:
+    """Seconds in which so many lines of rows come in parts of a tile's rows each, `together` of them, a stride apart.
+
+    A line comes once if as many as go by until its next part is needed stay in half of L1, in the sets that they are
+    in: a thirty-second of them where lines lie 2 KiB apart.
+    """
+    every = task.extents.rows
+    stays = together * max(LINE, gcd(stride, PAGE)) <= task.l1.size // 2
+    parts = every * task.itemsize / LINE if stays else ceil(every / rows) * _lines(rows * task.itemsize)
+    return lines * parts * min(1.0, 4 * stride / PAGE) * MISSED * task.machine.cycle
 
 
 def by_lines(task: Task) -> bool:
@@ -269,6 +303,8 @@ def packing(task: Task, b: Blocking) -> float:
             slower = PACKED_ACROSS if not operand.contiguous else STRIDED if _apart(operand) else 1.0
             rate = task.coming(task.held) * operand.by_cores if operand.by_cores else task.rate(size)
             total += slower * 2 * size * times / rate / operand.turns
+    if b.pack_left and not task.left.fixed and not task.left.contiguous:
+        total = max(total, _missed(task, b))
     return total
 
 
@@ -278,7 +314,7 @@ def carrying(task: Task, b: Blocking) -> float:
     Those of one panel of columns go by before they are needed again, with the factors of a block: the others are done.
     """
     e, blocks = task.extents, ceil(task.extents.steps / b.steps)
-    alike = e.alike if b.pack_right else 1  # else each batch goes through its blocks by itself
+    alike = task.together(b)  # others go through their blocks by themselves
     size = held = alike * e.rows * e.columns * task.itemsize
     if b.width == b.columns:
         going_by = alike * e.rows * b.columns + e.of_left(alike * e.rows, b.steps)
@@ -295,8 +331,12 @@ def carrying(task: Task, b: Blocking) -> float:
 def turning(task: Task, b: Blocking) -> float:
     """A tile's sums are read and stored as columns, where rows are neighbours in memory."""
     e = task.extents
+    if not task.across:
+        return 0.0
     size = e.batches * e.rows * e.columns * task.itemsize
-    return TRANSPOSING * 2 * size / task.rate(b.rows * b.columns * task.itemsize) if task.across else 0.0
+    stride = e.batches * e.rows * task.itemsize
+    missed = e.batches * _apart_seconds(task, b.rows, e.columns, b.width, stride)
+    return TRANSPOSING * 2 * size / task.rate(b.rows * b.columns * task.itemsize) + missed
 
 
 def in_dot_products(task: Task, b: Blocking) -> float:

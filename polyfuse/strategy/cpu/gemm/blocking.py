@@ -66,6 +66,9 @@ def choices(task: Task) -> Iterator[Blocking]:
     for rows, columns in tiles(task):
         for (steps, width), (left, right) in product(_blocks(task, rows, columns), packings):
             yield Blocking(rows, columns, steps, width, left, right)
+            several = steps < task.extents.steps or width < task.extents.columns
+            if right and task.right.ahead and task.extents.alike > 1 and several:
+                yield Blocking(rows, columns, steps, width, left, right, inside=True)
     if task.along:
         yield from _dot_products(task)
 

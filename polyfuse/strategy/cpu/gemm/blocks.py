@@ -40,7 +40,8 @@ class Extents:
     """The values of a product's loops: y[rows, columns] += a[rows, steps] * b[steps, columns], `batches` times.
 
     Each of the `steps` goes through the elements of a `window`; neighbouring rows read the same numbers `overlap`
-    times: 9 and 3 for a window of 3 x 3. Of the batches so many at a time are `alike`: they have the same b.
+    times: 9 and 3 for a window of 3 x 3. Of the batches so many at a time are `alike`: they have the same b. Where
+    batches are rows of an image, neighbouring ones read the same numbers `between` times.
     """
 
     rows: int
@@ -50,6 +51,7 @@ class Extents:
     window: int = 1
     overlap: int = 1
     alike: int = 1
+    between: int = 1
 
     def of_left(self, rows: int, steps: int) -> int:
         """The numbers that so many rows read of a in so many steps."""
@@ -65,7 +67,8 @@ class Blocking:
     """The sizes of a product's loops (strategy.blocking), and which operands are packed; `seconds` by the model.
 
     With `lanes` tiles are of dot products: each sum is a vector of so many partial sums, and both operands are read
-    along the steps, where they lie.
+    along the steps, where they lie. With `inside` batches that have the same b go through a block of it one after the
+    other; else each goes through all of b, which is found packed.
     """
 
     rows: int
@@ -76,6 +79,7 @@ class Blocking:
     pack_right: bool
     seconds: float = 0.0
     lanes: int = 0
+    inside: bool = False
 
     @property
     def name(self) -> str:
@@ -83,7 +87,8 @@ class Blocking:
         packed = (side for side, packs in (("left", self.pack_left), ("right", self.pack_right)) if packs)
         size = f"tiles of {self.rows} x {self.columns}, blocks of {self.steps} steps x {self.width} columns"
         dots = (f"dot products of {self.lanes} lanes",) if self.lanes else ()
-        return ", ".join((size, *dots, *(f"{side} packed" for side in packed)))
+        inside = ("batches inside",) if self.inside else ()
+        return ", ".join((size, *dots, *(f"{side} packed" for side in packed), *inside))
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,11 @@ class Task:
         """True if a block of b is one panel, whose tiles ask for the next one: what is found packed, behind L2."""
         one = b.width == b.columns < self.extents.columns and self.held > self.l2.size
         return one and b.pack_right and self.right.ahead and self.extents.window == 1
+
+    def together(self, b: Blocking) -> int:
+        """The batches that go through a block of b before the next one comes: all that b is packed for, if inside."""
+        packed_here = b.pack_right and not self.right.ahead
+        return self.extents.alike if b.inside or b.lanes or packed_here else 1
 
     def tile(self, b: Blocking) -> int:
         """The bytes of a and of sums that a tile goes through."""

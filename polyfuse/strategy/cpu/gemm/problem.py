@@ -103,16 +103,12 @@ class Question:
         return together if self.choose.takes(PACKED_TOGETHER, (p.statement,), pays) else apart
 
     def alike(self) -> tuple[int, ...]:
-        """The dimensions of batches that have the same b, if it is no constant: what is packed serves all of them.
+        """The dimensions of batches that have the same b: what is packed serves all of them.
 
         y[b, i, j] += x[b, i, k] * w[k, j]      for b: { pack w; for i: … }   ->   pack w; for b: for i: …
         """
         p = self.product
-        return (
-            ()
-            if p.right.name in self._fixed or self.around
-            else tuple(d for d in p.others if d not in p.right.axes)
-        )
+        return () if self.around else tuple(d for d in p.others if d not in p.right.axes)
 
     def task_in_steps(self, loops: dict[int, Loop]) -> tuple[Task, float, Share]:
         """The same inside loops in order, in each of which cores share what columns there are, in pieces.
@@ -260,6 +256,9 @@ class Question:
             prod(sizes[d] for d in window),
             prod(sizes[d] for d in window if d in p.windowed),
             prod(sizes[d] for d in self.alike()),
+            prod(
+                sizes[d] for d in window if p.left.axes[d] in {p.left.axes.get(other) for other in p.others}
+            ),
         )
         last = first if p.windowed else max(p.steps, key=lambda d: p.left.axes[d])
         left = self._operand(p.left, p.rows, last, packable=not (window or p.windowed))

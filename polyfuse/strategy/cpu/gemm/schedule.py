@@ -248,7 +248,7 @@ class _Blocks:
         batches = {d: cut(d, blocks[d]) if blocks[d] > 1 else inner[d] for d in others}
         within = tuple(inner[d] for d in others if blocks[d] > 1)
         packs_left, packs_right = b.pack_left and not task.left.fixed, b.pack_right and not task.right.ahead
-        alike = self.question.alike() if packs_right or b.lanes else ()
+        alike = self.question.alike() if packs_right or b.lanes or b.inside else ()
         within_blocks = [batches[d] for d in others if d in alike and (d != shared or outer)]
         outer += [loop for loop in batches.values() if loop not in within_blocks]
         # a buffer has a constant size, whatever the sizes at a call are

@@ -241,6 +241,29 @@ def test_a_batch_of_few_rows_does_not_pay_for_packing() -> None:
     assert not chosen(task(16, 1024, 512)).pack_right
 
 
+@pytest.mark.parametrize(("side", "channels", "inside"), [(8, 512, True), (56, 64, False)])
+def test_rows_of_pixels_go_through_a_block_of_weights_that_l2_does_not_hold(
+    side: int, channels: int, inside: bool
+) -> None:
+    """Windows of 3 x 3, as many filters as channels: 9 MiB of weights, or 144 KiB beside an image of 784."""
+    extents = Extents(side, channels, channels, batches=side, window=9, overlap=3, alike=side, between=3)
+    left = Operand("x", 4 * side * side, contiguous=False, packable=False)
+    right = Operand("w", 4 * 9, contiguous=False, fixed=True)
+    held = 4 * channels * (9 * channels + 2 * side * side)
+    asked = Task(extents, left, right, 4, AVX2, across=True, held=held)
+    assert chosen(asked).inside == inside
+
+
+@MACHINES
+def test_parts_of_lines_in_pages_of_their_own_cost_more_than_neighbours(machine: Machine) -> None:
+    """1 x 1 windows over images of 56 x 56: rows are pixels, whose channels lie 12.25 KiB apart."""
+    asked = replace(task(56, 64, 256, machine), across=True)
+    apart = replace(asked, left=Operand("x", 56 * 56 * 4, contiguous=False))
+    near = replace(asked, left=Operand("x", 64, contiguous=False))
+    b = Blocking(6, 16, 256, 64, pack_left=True, pack_right=False)
+    assert seconds(apart, b) > 1.2 * seconds(near, b)
+
+
 def test_the_decision_in_words() -> None:
     t = task(1024, 1024, 1024)
     b = Blocking(8, 32, 256, 512, pack_left=True, pack_right=True, seconds=0.01)
