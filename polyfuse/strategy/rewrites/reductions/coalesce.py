@@ -11,6 +11,7 @@ both indices may stay out of the kernels that make it, and is priced as a kernel
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from functools import partial
 
@@ -62,17 +63,31 @@ def _coalesced(nest: Nest, name: str) -> Coalesced | None:
 
 
 def _prices(nest: Nest, done: Coalesced, machine: Machine) -> tuple[float, float]:
-    """The seconds of a component's products before; and after, with copies and what stays outside."""
+    """The seconds of a component's products before; and after, with copies and what stays outside.
+
+    A copy that one product alone reads, and packs, is made in its panels.
+    """
     products = tuple(s for s in done.statements if is_sum_of_products(nest.statement(s)))
-    before, after = (sum(_in_blocks(one, name, machine) for name in products) for one in (nest, done.nest))
-    return before, after + seconds_alone(done.nest, (*done.copies, *done.borders), machine)
+    before = sum(_in_blocks(nest, name, machine)[0] for name in products)
+    after, packed = 0.0, Counter[str]()
+    for name in products:
+        seconds, panels = _in_blocks(done.nest, name, machine)
+        after += seconds
+        packed.update(panels)
+    made = {copy: done.nest.statement(copy).write.tensor for copy in done.copies}
+    readers = Counter(a.tensor for s in done.nest.statements for a in s.reads)
+    alone = [copy for copy, tensor in made.items() if (packed[tensor], readers[tensor]) != (1, 1)]
+    return before, after + seconds_alone(done.nest, (*alone, *done.borders), machine)
 
 
-def _in_blocks(nest: Nest, name: str, machine: Machine) -> float:
-    """The seconds of a product in the best blocks that it has, with what it packs; by itself if it has none."""
+def _in_blocks(nest: Nest, name: str, machine: Machine) -> tuple[float, tuple[str, ...]]:
+    """The seconds of a product in the best blocks that it has, and the tensors that it packs in the call.
+
+    By itself if it has none.
+    """
     assert isinstance(machine, CpuMachine), "a pass of CPUs"
     schedule, counts = apart(Schedule(nest), (name,)), Counts(nest)
-    found: list[float] = []
+    found: list[tuple[float, tuple[str, ...]]] = []
     for product in products_of(nest, name):
         asked = Question(
             schedule, counts, product, machine, (), counts.total_bytes, frozenset(), cheapest, (name,)
@@ -80,5 +95,8 @@ def _in_blocks(nest: Nest, name: str, machine: Machine) -> float:
         loops = asked.loops()
         if loops is not None:
             task, often, _ = asked.task(loops, parallel=True)
-            found += [b.seconds * often for b in blockings(task)[:1]]
-    return min(found) if found else seconds_alone(nest, (name,), machine)
+            for b in blockings(task)[:1]:
+                sides = ((b.pack_left, task.left, product.left), (b.pack_right, task.right, product.right))
+                here = (factor.access.tensor for packs, one, factor in sides if packs and not one.ahead)
+                found.append((b.seconds * often, tuple(here)))
+    return min(found) if found else (seconds_alone(nest, (name,), machine), ())
