@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polyfuse as pf
-from polyfuse.checks.gpu_check import gpu_facts
+from polyfuse.checks.gpu_facts import gpu_facts
 from polyfuse.runtime.cuda.driver import available
 
 
@@ -36,3 +36,10 @@ def place(target: str) -> Place:
         return Place(target, {"target": "cuda"}, True, about)
     stand_in = {"target": "cuda", "machine": "h200", "device": "lockstep"}
     return Place(target, stand_in, False, {**facts, "device": "lockstep, a stand-in on the CPU: no GPU"})
+
+
+def on_one_core(where: Place) -> Place:
+    """On a CPU planned for one core, so that the processor's clock counts all there is."""
+    if where.target != "cpu":
+        return where
+    return replace(where, options={**where.options, "machine": replace(pf.Machine.detect(), units=1)})

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import numpy as np
 
 import polyfuse as pf
 from benchmarks import results
+from benchmarks.fresh import fresh
 from papers.claims import Claim, judged, span
 from papers.mxnet_13890_bulking import steps
 from papers.mxnet_13890_bulking.devices import OnDevice
@@ -29,30 +32,56 @@ SMALL = ((4, 2, 16),)
 TRAINED = tuple(steps.Trained(28, (16, 32), batch) for batch in (1, 8, 32))
 """The convolutions of a network for MNIST, in training."""
 
+QUICK = steps.Trained(4, (), 2)
+
 TURNS = 25
 
 
 def run(target: str, quick: bool, out: Path) -> list[Claim]:
-    """Every segment with one output and with one a layer; results checked, rows and a figure into `out`."""
+    """Every segment with one output and with one a layer; results checked, rows and a figure into `out`.
+
+    A quick run measures its training steps beside the segments: three turns of the smallest sizes are no measurement.
+    """
     where = place(target)
-    shapes = SMALL if quick or not where.timed else CPU if target == "cpu" else GPU
-    kept = results.Run.begin(out, f"modes-{target}", where.about)
+    if target != "cpu":
+        return claims(segments(where, SMALL if quick or not where.timed else GPU, 3 if quick else TURNS, out))
+    if quick:
+        with ThreadPoolExecutor() as processes:
+            ahead = processes.submit(beside, QUICK, where, 3)
+            return [*claims(segments(where, SMALL, 3, out)), *trained(where, [ahead.result], out)]
+    measures = [partial(steps.measured, each, where, TURNS) for each in TRAINED]
+    return [*claims(segments(where, CPU, TURNS, out)), *trained(where, measures, out)]
+
+
+def beside(network: steps.Trained, where: Place, turns: int) -> list[Row]:
+    """The rows of a network's training steps, measured in a process of its own."""
+    numbers = map(str, (network.side, network.batch, turns, *network.filters))
+    rows: list[Row] = fresh("papers.mxnet_13890_bulking.steps", where.target, *numbers, threads=1)
+    return rows
+
+
+def segments(where: Place, shapes: Sequence[tuple[int, int, int]], turns: int, out: Path) -> list[Row]:
+    """Measure segments of these layers, batches and widths; their rows and figure go into `out`."""
+    kept = results.Run.begin(out, f"modes-{where.target}", where.about)
     for shape in shapes:
         for several in (False, True):
             segment = Segment(*shape, several)
-            measure = on_cpu if target == "cpu" else on_gpu
-            kept.add({**about(segment), **row} for row in measure(segment, where, 3 if quick else TURNS))
+            measure = on_cpu if where.target == "cpu" else on_gpu
+            kept.add({**about(segment), **row} for row in measure(segment, where, turns))
             for row in kept.rows[-3:]:
                 print(line(row), flush=True)
     draw(kept.rows, kept.about, kept.path("svg"))
-    if target != "cpu":
-        return claims(kept.rows)
-    trained = results.Run.begin(out, f"training-{target}", where.about)
-    for each in (steps.Trained(4, (), 2),) if quick else TRAINED:
-        trained.add(steps.measured(each, where, 3 if quick else TURNS))
-        for row in trained.rows[-3:]:
+    return kept.rows
+
+
+def trained(where: Place, measures: Sequence[Callable[[], list[Row]]], out: Path) -> list[Claim]:
+    """The claims about training steps; their rows go into `out`, network after network."""
+    kept = results.Run.begin(out, f"training-{where.target}", where.about)
+    for measure in measures:
+        kept.add(measure())
+        for row in kept.rows[-3:]:
             print(steps.line(row), flush=True)
-    return [*claims(kept.rows), *steps.claims(trained.rows)]
+    return steps.claims(kept.rows)
 
 
 def claims(rows: list[Row]) -> list[Claim]:

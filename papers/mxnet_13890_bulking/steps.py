@@ -2,10 +2,14 @@
 
 A step is forward pass, gradients and the update of SGD with momentum. One by one, each kernel of the unfused step is an
 executable of its own that Python calls on the arrays of the step; in bulk, one native entry runs the same kernels.
+
+python -m papers.mxnet_13890_bulking.steps TARGET SIDE BATCH TURNS [FILTERS…]     the rows of one network, as JSON
 """
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +19,7 @@ import numpy as np
 
 import polyfuse as pf
 from papers.claims import Claim, judged, span
-from papers.places import Place
+from papers.places import Place, place
 from polyfuse import nn
 from polyfuse.ir.tree import restrict
 
@@ -189,3 +193,9 @@ def line(row: Row) -> str:
         f"training step, {row['network']}, batch {row['batch']}, {row['mode']}: {row['kernels']} kernels, "
         f"{row['waits']} waits, {row['median_us']} µs, {row['images_a_second']} images/s"
     )
+
+
+if __name__ == "__main__":
+    target, *numbers = sys.argv[1:]
+    side, batch, turns, *filters = map(int, numbers)
+    print(json.dumps(measured(Trained(side, tuple(filters), batch), place(target), turns)))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import secrets
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
@@ -21,9 +20,10 @@ from typing import Any
 from polyfuse import measure
 from polyfuse.checks.cuda_case import Kernel, Place, Result, check
 from polyfuse.checks.cuda_cases import CASES, TOLERANCE
+from polyfuse.checks.gpu_facts import gpu_facts
 from polyfuse.checks.side_by_side import side_by_side
 from polyfuse.errors import BadArgument, TargetUnavailable, quantity
-from polyfuse.runtime.cuda.driver import Gpu, missing
+from polyfuse.runtime.cuda.driver import missing
 from polyfuse.workbench.terminal import Terminal
 
 RESULTS = Path("benchmarks/results")
@@ -118,21 +118,6 @@ def _died(piece: Piece, why: BrokenProcessPool) -> Result:
     position, fused = piece
     problem = f"a process died, with this case or another in it: {why}"
     return Result(CASES[position].name, fused, False, 0, None, 0.0, (), problem)
-
-
-def gpu_facts() -> dict[str, Any]:
-    """Name, compute capability, multiprocessors and driver of the GPU the cases run on."""
-    return {**asdict(Gpu().info), "driver": driver_version()}
-
-
-def driver_version() -> str | None:
-    """The display driver's version as nvidia-smi gives it; None if there is no nvidia-smi."""
-    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.splitlines()[0].strip() if done.stdout.strip() else None
 
 
 class Results:

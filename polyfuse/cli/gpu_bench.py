@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from polyfuse.checks.cuda_case import Place
-from polyfuse.checks.gpu_check import RESULTS, gpu_facts
+from polyfuse.checks.gpu_check import RESULTS
+from polyfuse.checks.gpu_facts import gpu_facts
 from polyfuse.cli.checkout import ROOT, module, present
 from polyfuse.cli.early_checks import gpu_parts
 from polyfuse.errors import BadArgument, TargetUnavailable

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import html
+import subprocess
+import sys
 from pathlib import Path
 from threading import Semaphore
 from typing import Any
@@ -20,7 +22,7 @@ from polyfuse.workbench.terminal import Terminal
 
 PAPERS = papers.papers_in(papers.FOLDER)
 
-COMPILES = {"nngraph_60_char_rnn": 5, "pytorch_18157_ensemble": 6}
+COMPILES = {"mxnet_13890_bulking": 10, "nngraph_60_char_rnn": 4, "pytorch_18157_ensemble": 6}
 """How often a quick run of some experiments calls `pf.compile` in its own process, at most."""
 
 
@@ -94,6 +96,13 @@ def test_launches_and_waits_are_counted_on_the_stand_in_for_a_gpu(
     }
     assert {row["outputs"] for row in rows} == {"1", "4"}
     assert "stand-in" in rows[0]["device"]
+
+
+def test_experiments_do_not_load_the_cases_for_gpus() -> None:
+    loaded = "import sys, papers.places; print('polyfuse.checks.cuda_cases' in sys.modules)"
+    command = [sys.executable, "-c", loaded]
+    done = subprocess.run(command, cwd=papers.ROOT, check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "False"
 
 
 @pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
