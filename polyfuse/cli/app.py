@@ -14,6 +14,7 @@ import typer
 from polyfuse.cli.early_checks import (
     GPU_PARTS,
     existing,
+    file_to_write,
     gpu_parts,
     known_machine,
     machine_names,
@@ -21,6 +22,7 @@ from polyfuse.cli.early_checks import (
     paper_names,
     picture_file,
     schedule_file,
+    schedule_to_write,
     sized,
 )
 from polyfuse.workbench.terminal import Terminal
@@ -159,10 +161,14 @@ def compile_file(
     ] = None,
 ) -> None:
     """Compile a nest or a model; print its kernels and the report."""
-    from polyfuse.cli.compiling import compiled, emit_files, show_kernels
+    from polyfuse.cli.compiling import compiled, emit_files, loaded, show_kernels
+    from polyfuse.workbench.terminal import folder_to_write
 
     terminal = Terminal()
-    net = compiled(terminal, file, target, machine, device, batch, features, fuse, schedule)
+    if emit is not None:
+        folder_to_write(emit)
+    nest = loaded(terminal, file, batch, features)
+    net = compiled(terminal, nest, target, machine, device, fuse, schedule)
     show_kernels(terminal, net)
     if emit is not None:
         for path in emit_files(net, emit):
@@ -186,10 +192,13 @@ def explain(
     ),
 ) -> None:
     """Print which fusions were taken and which refused, and why."""
-    from polyfuse.cli.compiling import compiled, explanation_text
+    from polyfuse.cli.compiling import compiled, explanation_text, loaded
+    from polyfuse.cli.load import possible_statements
 
     terminal = Terminal()
-    net = compiled(terminal, file, target, machine, device, batch, features, True, schedule)
+    nest = loaded(terminal, file, batch, features)
+    possible_statements(nest, statement or [])
+    net = compiled(terminal, nest, target, machine, device, schedule=schedule)
     terminal.text(explanation_text(net.explain(*statement or []), form.value))
 
 
@@ -207,12 +216,14 @@ def profile(
     seed: Annotated[int, typer.Option(help="The seed of the random inputs.")] = 0,
 ) -> None:
     """Compile a nest or a model, and measure each of its kernels on random inputs, beside the predictions."""
-    from polyfuse.cli.compiling import compiled
-    from polyfuse.cli.measuring import show_profile
+    from polyfuse.cli.compiling import compiled, loaded
+    from polyfuse.cli.measuring import random_arrays, show_profile
 
     terminal = Terminal()
-    net = compiled(terminal, file, target, machine, None, batch, features, fuse, schedule)
-    show_profile(terminal, net, size or [], turns, seed)
+    nest = loaded(terminal, file, batch, features)
+    arrays = random_arrays("profile", nest, numbers(size or []), seed)
+    net = compiled(terminal, nest, target, machine, None, fuse, schedule)
+    show_profile(terminal, net, arrays, turns)
 
 
 @app.command()
@@ -223,17 +234,21 @@ def tune(
     machine: MachineOption = None,
     batch: BatchOption = None,
     features: FeaturesOption = None,
-    save: Annotated[Path | None, typer.Option(help="Write the fastest schedule here, as JSON.")] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(help="Write the fastest schedule here, as JSON.", callback=schedule_to_write),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The sampler's seed.")] = 0,
 ) -> None:
     """Measure other schedules than the cost model's choice, on the CPU, and keep the fastest."""
-    from polyfuse.cli.compiling import compiled
+    from polyfuse.cli.compiling import compiled, loaded
     from polyfuse.cli.measuring import show_tuning
     from polyfuse.tune import Trials
 
     terminal = Terminal()
     trials = Trials(count=count, seconds=seconds, seed=seed)
-    net = compiled(terminal, file, Target.cpu, machine, None, batch, features, True, tune=trials)
+    nest = loaded(terminal, file, batch, features)
+    net = compiled(terminal, nest, Target.cpu, machine, tune=trials)
     show_tuning(terminal, net, save)
 
 
@@ -280,7 +295,9 @@ def draw(
 @app.command()
 def explore(
     file: File,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Output file.")] = Path("explorer.html"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Output file.", callback=file_to_write)] = Path(
+        "explorer.html"
+    ),
     target: TargetOption = Target.auto,
     machine: MachineOption = None,
     device: DeviceOption = None,
@@ -294,11 +311,12 @@ def explore(
     ] = True,
 ) -> None:
     """Compile a nest or a model, and write the explorer: one HTML file that needs no server and no network."""
-    from polyfuse.cli.compiling import compiled
+    from polyfuse.cli.compiling import compiled, loaded
     from polyfuse.workbench.terminal import writing
 
     terminal = Terminal()
-    net = compiled(terminal, file, target, machine, device, batch, features, fuse)
+    nest = loaded(terminal, file, batch, features)
+    net = compiled(terminal, nest, target, machine, device, fuse)
     with terminal.working("exploring the schedule"):
         explorer = net.explore(assembly=assembly)
     with writing(out):
@@ -341,7 +359,10 @@ def reduce_command(
     ] = None,
     limit: Annotated[float, typer.Option(min=0, help="Seconds after which a trial is a time-out.")] = 60,
     minutes: Annotated[float, typer.Option(min=0, help="Start no trial after this time.")] = 10,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the smallest program here.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Write the smallest program here.", callback=file_to_write),
+    ] = None,
     batch: BatchOption = None,
     features: FeaturesOption = None,
 ) -> None:

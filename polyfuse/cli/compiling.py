@@ -9,27 +9,30 @@ from typing import Any
 from polyfuse.cli.load import load_nest, load_schedule
 from polyfuse.compiler import compile
 from polyfuse.errors import quantity
+from polyfuse.ir import Nest
 from polyfuse.runtime.executable import Executable
 from polyfuse.strategy.explanation import Explanation
 from polyfuse.tune import Trials
-from polyfuse.workbench.terminal import Terminal, writing
+from polyfuse.workbench.terminal import Terminal, folder_to_write, writing
+
+
+def loaded(terminal: Terminal, file: str, batch: int | None, features: Sequence[int] | None) -> Nest:
+    """Run a file and return the nest of what it defines."""
+    with terminal.working(f"running {file}"):
+        return load_nest(file, batch, features)
 
 
 def compiled(
     terminal: Terminal,
-    file: str,
+    nest: Nest,
     target: str,
     machine: str | None,
-    device: str | None,
-    batch: int | None,
-    features: Sequence[int] | None,
-    fuse: bool,
+    device: str | None = None,
+    fuse: bool = True,
     schedule: Path | None = None,
     tune: Trials | None = None,
 ) -> Executable:
-    """Load a file and compile what it defines, with the schedule in another file if one is given."""
-    with terminal.working(f"running {file}"):
-        nest = load_nest(file, batch, features)
+    """Compile a nest, with the schedule in a file if one is given."""
     options: dict[str, Any] = {"target": str(target), "machine": machine, "fuse": fuse}
     if device is not None:
         options["device"] = str(device)
@@ -65,8 +68,8 @@ def emit_files(net: Executable, folder: Path) -> list[Path]:
         "report.txt": str(net.report()),
     }
     written = []
+    folder_to_write(folder)
     with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             path = folder / name
             path.write_text(text.rstrip("\n") + "\n", encoding="utf-8")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polyfuse.cli.early_checks import numbers
-from polyfuse.cli.load import load_nest, load_schedule
+from polyfuse.cli.load import known_sizes, load_nest, load_schedule
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Nest
 from polyfuse.schedule import Schedule
@@ -50,7 +50,8 @@ def draw(
         with writing(out):
             out.write_text(text(nest, what), encoding="utf-8")
         return
-    figure = _figure(nest, what, picture, statements, dims, numbers(sizes), numbers(at))
+    given = known_sizes(nest, numbers(sizes))
+    figure = _figure(nest, what, picture, statements, dims, given, numbers(at))
     with writing(out):
         figure.savefig(out)
 

@@ -70,7 +70,26 @@ def picture_file(out: Path) -> Path:
     known = sorted([*TEXT_SUFFIXES, *PICTURE_SUFFIXES])
     if out.suffix not in known:
         raise BadArgument(f"cannot write {out.name}: expected a suffix out of {', '.join(known)}")
+    file_to_write(out)
     return out
+
+
+def file_to_write(out: Path | None) -> Path | None:
+    """Return a file to be written; BadArgument if it is a folder, or its folder is not there."""
+    if out is not None and out.is_dir():
+        raise BadArgument(f"cannot write {out}: it is a folder")
+    if out is not None and not out.parent.is_dir():
+        raise BadArgument(f"cannot write {out}: there is no folder {out.parent}")
+    return out
+
+
+def schedule_to_write(out: Path | None) -> Path | None:
+    """Return a file for a schedule as JSON; BadArgument if it cannot be written, or is of another kind."""
+    if out is not None and out.suffix != ".json":
+        raise BadArgument(
+            f"cannot write {out}: a schedule is written as JSON, into a file that ends in .json"
+        )
+    return file_to_write(out)
 
 
 def machine_names() -> list[str]:

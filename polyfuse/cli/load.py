@@ -6,7 +6,7 @@ FILE ::= path[.py] [":" name]
 from __future__ import annotations
 
 import runpy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,28 @@ def load_schedule(path: Path, nest: Nest) -> Schedule:
             f"{path} does not define a Schedule named s; `polyfuse compile --emit` writes such a file"
         )
     return found
+
+
+def known_sizes(nest: Nest, sizes: Mapping[str, int]) -> Mapping[str, int]:
+    """Return values of a nest's symbolic sizes; BadArgument for a name that is none of them."""
+    unknown = [name for name in sizes if name not in nest.params]
+    if unknown:
+        there = f"there are {', '.join(nest.params)}" if nest.params else "all its sizes are numbers"
+        raise BadArgument(f"{nest.name} has no symbolic size {', '.join(unknown)}; {there}")
+    return sizes
+
+
+def possible_statements(nest: Nest, names: Sequence[str]) -> None:
+    """Raise BadArgument for a name that no statement of a nest or of its plan can have.
+
+    Rewrites name their statements after a statement or a tensor: pack_w0, mac0_again. Which they make is known when the
+    plan is; a name that contains none of these is refused before.
+    """
+    known = [s.name for s in nest.statements]
+    parts = {*known, *(tensor.name for tensor in nest.tensors)}
+    for name in names:
+        if not any(part in name for part in parts):
+            raise BadArgument(f"explain: no statement {name!r}; there are {', '.join(known)}")
 
 
 def _lowered(found: Any, where: str, batch: int | None, features: Sequence[int] | None) -> Nest:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from polyfuse.cli.early_checks import numbers
+from polyfuse.cli.load import known_sizes
 from polyfuse.errors import BadArgument, quantity
 from polyfuse.ir.nest import Nest
 from polyfuse.runtime.executable import Executable
@@ -15,9 +15,8 @@ from polyfuse.runtime.samples import Array, drawn
 from polyfuse.workbench.terminal import Terminal, writing
 
 
-def show_profile(terminal: Terminal, net: Executable, sizes: list[str], turns: int, seed: int) -> None:
-    """Print the time of each kernel on random arrays."""
-    arrays = random_arrays("profile", net.nest, numbers(sizes), seed)
+def show_profile(terminal: Terminal, net: Executable, arrays: Mapping[str, Array], turns: int) -> None:
+    """Print the time of each kernel on these arrays."""
     with terminal.working(f"measuring {quantity(turns, 'turn')}"):
         profile = net.profile(*arrays.values(), turns=turns)
     terminal.text(str(profile))
@@ -33,8 +32,10 @@ def random_arrays(asked: str, nest: Nest, sizes: Mapping[str, int], seed: int) -
         seed: Of the random numbers.
 
     Raises:
-        BadArgument: for symbolic sizes without a number, and for tensors of row numbers, whose values are no samples.
+        BadArgument: for symbolic sizes without a number, numbers of sizes that the nest does not have, and tensors of
+            row numbers, whose values are no samples.
     """
+    known_sizes(nest, sizes)
     absent = [name for name in nest.params if name not in sizes]
     if absent:
         example = " ".join(f"--size {name}=64" for name in absent)

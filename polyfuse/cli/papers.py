@@ -18,7 +18,7 @@ from pathlib import Path
 
 from polyfuse.cli.checkout import ROOT, module, present
 from polyfuse.errors import BadArgument
-from polyfuse.workbench.terminal import Terminal, writing
+from polyfuse.workbench.terminal import Terminal, folder_to_write, writing
 
 FOLDER = ROOT / "papers"
 
@@ -72,6 +72,7 @@ def run_paper(terminal: Terminal, name: str, target: str, quick: bool, out: Path
     paper = _named(papers_in(FOLDER), name)
     if out is None:
         out = Path(tempfile.mkdtemp(prefix=f"polyfuse-{name}-")) if quick else paper.results
+    folder_to_write(out)
     before = {path: path.stat().st_mtime_ns for path in out.glob("*")}
     claims = module(f"papers.{name}.experiment").run(target, quick, out)
     written = [path for path in sorted(out.glob("*")) if before.get(path) != path.stat().st_mtime_ns]

@@ -125,3 +125,10 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise BadArgument(f"cannot write {path}: {error.strerror}") from error
+
+
+def folder_to_write(path: Path) -> Path:
+    """Return a folder, made if it is not there; BadArgument if it cannot be made."""
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+    return path

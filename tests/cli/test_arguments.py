@@ -22,7 +22,7 @@ from polyfuse import show
 from polyfuse.cli import early_checks
 from polyfuse.cli.app import app
 from polyfuse.cli.draw import TEXTS
-from polyfuse.cli.load import load_nest, load_schedule
+from polyfuse.cli.load import load_nest, load_schedule, possible_statements
 from polyfuse.errors import BadArgument, TargetUnavailable
 from polyfuse.machine import PRESETS
 from polyfuse.measure import STAGES
@@ -77,6 +77,11 @@ def test_the_version() -> None:
         (("profile", __file__, "--size", "N8"), "expected NAME=NUMBER such as N=8, not N8="),
         (("gpu-bench", "gem"), "unknown part gem; expected some of calls, gemm, tiles, tensor, memory"),
         (("compile", __file__, "--machine", "vax"), "unknown machine 'vax'; expected one of a100, h100, h200, rtx4090"),
+        (("draw", __file__, "-o", "absent/x.svg"), "cannot write absent/x.svg: there is no folder absent"),
+        (("explore", __file__, "-o", "absent/x.html"), "cannot write absent/x.html: there is no folder absent"),
+        (("reduce", __file__, "-o", "tests"), "cannot write tests: it is a folder"),
+        (("tune", __file__, "--save", "absent/x.json"), "cannot write absent/x.json: there is no folder absent"),
+        (("tune", __file__, "--save", "x.txt"), "cannot write x.txt: a schedule is written as JSON, into a file that"),
         (("tune", __file__, "--count", "0"), "Invalid value for '--count'"),
         (("profile", __file__, "--target", "tpu"), "Invalid value for '--target'"),
     ],
@@ -102,6 +107,33 @@ def test_an_unknown_machine_is_refused_before_the_file_runs(tmp_path: Path) -> N
     file.write_text("raise RuntimeError", encoding="utf-8")
     with pytest.raises(TargetUnavailable, match="unknown machine 'h300'; expected one of a100, "):
         run("compile", file, "--machine", "h300")
+
+
+def test_what_the_nest_refuses_is_refused_before_it_is_compiled(
+    model: Path, loops: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr("polyfuse.cli.compiling.compile", never)
+    with pytest.raises(BadArgument, match="no statement 'WRONG'; there are zero0, mac0, bias0, relu0"):
+        run("explain", model, "--statement", "WRONG")
+    with pytest.raises(BadArgument, match="the arrays of twice depend on N: give --size N=64"):
+        run("profile", loops)
+    with pytest.raises(BadArgument, match="twice has no symbolic size M; there are N"):
+        run("profile", loops, "--size", "M=8")
+    with pytest.raises(BadArgument, match="sequential has no symbolic size M; all its sizes are numbers"):
+        run("draw", model, "-o", tmp_path / "x.svg", "--picture", "domain", "--size", "M=8")
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(BadArgument, match=r"cannot write .*file: File exists"):
+        run("compile", model, "--emit", file)
+    with pytest.raises(BadArgument, match=r"cannot write .*file: File exists"):
+        run("papers", "run", "digits", "--quick", "--out", file)
+
+
+def test_statements_of_rewrites_can_be_asked_for(model: Path) -> None:
+    possible_statements(load_nest(str(model)), ["mac0", "pack_w0", "mac0_again"])
 
 
 def test_shells_can_complete() -> None:
