@@ -29,7 +29,15 @@ from polyfuse.sets import IN, OUT, SET
 
 @dataclass(frozen=True)
 class NestBuilder:
-    """A nest under construction. Immutable: each method returns another builder; `nest` checks and returns the nest."""
+    """A nest under construction. Immutable: each method returns another builder; `nest` checks and returns the nest.
+
+    Attributes:
+        name: The nest's name, shown in reports.
+        context: The allowed symbolic sizes, as an isl set or its text.
+        tensors: The tensors so far.
+        statements: The statements so far.
+        order: The original order; None for one after the other.
+    """
 
     name: str = "nest"
     context: str | isl.Set = "{ : }"

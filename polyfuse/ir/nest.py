@@ -57,7 +57,17 @@ def _digits(access: Access) -> int:
 class Nest(NestData, Viewed):
     """A program: tensors, statements, and the original order in which the statements' instances run.
 
-    Its fields and look-ups are those of `NestData`.
+    Its look-ups are those of `NestData`.
+
+    Attributes:
+        tensors: The tensors, in the order of a call's arguments.
+        statements: The statements.
+        order: The original order, a schedule tree.
+        context: The isl set of allowed symbolic sizes.
+        constants: The values of tensors with role constant. They refer to the model's arrays, and nests are compared
+            without them.
+        name: The name shown in reports.
+        defaults: The values of scalar inputs that a call may leave out.
     """
 
     @staticmethod

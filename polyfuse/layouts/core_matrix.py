@@ -43,10 +43,17 @@ class Digit:
 class CoreMatrixLayout:
     """A panel's elements in core matrices; all numbers are elements.
 
-    A thread has `tile` neighbours along the results. A core has rows of so many `lanes`, one or two of each, and of a
-    lane's cores so many stand `side` by side, then those of the other lanes. `depth` steps are 16 bytes. Elements are
-    left out behind each core (`gap`), an instruction's cores (`apart`) and a line of them (`skip`), so that copies meet
-    no bank twice. `turned` says that the rows of a core are steps.
+    Elements are left out behind cores, so that copies meet no bank twice.
+
+    Attributes:
+        tile: The neighbours along the results that a thread has.
+        lanes: A core has rows of so many lanes, one or two of each.
+        side: Of a lane's cores so many stand side by side, then those of the other lanes.
+        depth: The steps that are 16 bytes.
+        gap: The elements left out behind each core.
+        apart: The elements left out behind an instruction's cores.
+        skip: The elements left out behind a line of cores.
+        turned: True if the rows of a core are steps.
     """
 
     tile: int

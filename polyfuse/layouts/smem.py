@@ -9,10 +9,16 @@ from dataclasses import dataclass
 class SmemLayout:
     """The layout of a panel's row in a GPU's shared memory without bank conflicts of threads that access it together.
 
-    A thread reads `tile` neighbours, `vector` of them at a time. The first vectors of all tiles are neighbours, then
-    the second ones; `gap` elements lie between the two, and `skip` after every `every` rows.
+    The first vectors of all tiles are neighbours, then the second ones:
 
     tile 8, vector 4, width 32:   0-3 8-11 16-19 24-27 gap 4-7 12-15 20-23 28-31 gap
+
+    Attributes:
+        tile: The neighbours that a thread reads.
+        vector: So many of them it reads at a time.
+        gap: The elements between the first vectors and the second ones.
+        every: After so many rows elements are skipped.
+        skip: The elements that are skipped.
     """
 
     tile: int

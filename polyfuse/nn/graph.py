@@ -73,6 +73,12 @@ class Value:
     Operators + - * / **, abs and unary minus act element by element and broadcast as in NumPy, with values, arrays and
     numbers, and so do // and % (rounded down), < <= > >= (1 where it holds, else 0) and the methods eq and ne; == asks
     whether two values are one object. x @ w is a matrix product, batched if there are more axes; x[1, ::2] is a view.
+
+    Attributes:
+        source: Where it comes from: an input, a constant, or the operation that makes it.
+        operands: The values that the operation takes.
+        shape: The extents of its axes.
+        dtype: The type of its elements.
     """
 
     source: Input | Constant | Operation | Further

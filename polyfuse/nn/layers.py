@@ -274,7 +274,11 @@ class Sequential(Module):
 
 @dataclass(frozen=True)
 class Residual(Module):
-    """inner(x) + x, of a layer or a function of values."""
+    """inner(x) + x, of a layer or a function of values.
+
+    Attributes:
+        inner: The layer or the function.
+    """
 
     inner: Module | Callable[[Value], Value]
 
@@ -288,7 +292,12 @@ class Residual(Module):
 
 @dataclass(frozen=True)
 class Flatten(Module):
-    """One axis in place of axes start_dim to end_dim: (N, C, H, W) becomes (N, C · H · W), as torch's Flatten."""
+    """One axis in place of axes start_dim to end_dim: (N, C, H, W) becomes (N, C · H · W), as torch's Flatten.
+
+    Attributes:
+        start_dim: The first of the axes.
+        end_dim: The last of them; a negative number counts from the end.
+    """
 
     start_dim: int = 1
     end_dim: int = -1
@@ -302,7 +311,8 @@ class Flatten(Module):
 class Dropout(Module):
     """The identity; in `nn.training`, elements are dropped (`nn.dropout`). Srivastava et al., Dropout (2014).
 
-    `p` is the probability of dropping an element in training; outside of [0, 1] it raises BadArgument.
+    Attributes:
+        p: The probability of dropping an element in training; outside of [0, 1] it raises BadArgument.
     """
 
     p: float = 0.5
@@ -329,7 +339,11 @@ class ReLU(Module):
 @torch_names(negative_slope="slope")
 @dataclass(frozen=True)
 class LeakyReLU(Module):
-    """x where x > 0, else slope * x."""
+    """x where x > 0, else slope * x.
+
+    Attributes:
+        slope: The factor of negative elements.
+    """
 
     slope: float = 0.01
 
@@ -358,7 +372,11 @@ class Sigmoid(Module):
 
 @dataclass(frozen=True)
 class GELU(Module):
-    """x * P(standard normal <= x), exact ("none") or by the tanh formula ("tanh"); see `gelu`."""
+    """x * P(standard normal <= x), exact ("none") or by the tanh formula ("tanh"); see `gelu`.
+
+    Attributes:
+        approximate: The formula: "none" or "tanh".
+    """
 
     approximate: Literal["none", "tanh"] = "none"
 
@@ -379,7 +397,11 @@ class SiLU(Module):
 @torch_names(dim="axis")
 @dataclass(frozen=True)
 class Softmax(Module):
-    """exp(x) / sum exp(x) along an axis."""
+    """exp(x) / sum exp(x) along an axis.
+
+    Attributes:
+        axis: The axis; the last one by default.
+    """
 
     axis: int = -1
 
@@ -391,7 +413,11 @@ class Softmax(Module):
 @torch_names(dim="axis")
 @dataclass(frozen=True)
 class LogSoftmax(Module):
-    """The logarithm of softmax along an axis."""
+    """The logarithm of softmax along an axis.
+
+    Attributes:
+        axis: The axis; the last one by default.
+    """
 
     axis: int = -1
 

@@ -59,6 +59,12 @@ class SGD(Optimizer):
     With `nesterov` p moves by g + momentum * m (Sutskever et al., On the importance of initialization and momentum in
     deep learning, 2013). Without momentum nothing is kept. BadArgument is raised for a negative number, and for
     `nesterov` without momentum.
+
+    Attributes:
+        lr: The learning rate; a training step can change it between calls.
+        momentum: The factor of the last step.
+        nesterov: True for Nesterov's form of momentum.
+        weight_decay: The factor of the weight that is added to its gradient.
     """
 
     lr: float = 1e-3
@@ -103,6 +109,12 @@ class Adam(Optimizer):
 
     `m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g²; p = p - lr / (1 - b1 ** t) * m / (sqrt(v / (1 - b2 ** t)) + eps)`,
     with g + weight_decay * p for g. BadArgument is raised for a negative number, and for a beta outside of [0, 1).
+
+    Attributes:
+        lr: The learning rate; a training step can change it between calls.
+        betas: The factors of the running means of the gradient and of its square.
+        eps: What is added to the root, so that nothing is divided by 0.
+        weight_decay: The factor of the weight that is added to its gradient.
     """
 
     lr: float = 1e-3
@@ -144,6 +156,12 @@ class AdamW(Adam):
     """Adam with the weights' decay apart from the gradient: p is first multiplied by 1 - lr * weight_decay.
 
     Loshchilov and Hutter, Decoupled Weight Decay Regularization (2019).
+
+    Attributes:
+        lr: The learning rate; a training step can change it between calls.
+        betas: The factors of the running means of the gradient and of its square.
+        eps: What is added to the root, so that nothing is divided by 0.
+        weight_decay: The factor of the learning rate that a weight loses in each step.
     """
 
     weight_decay: float = 1e-2

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -142,6 +144,25 @@ def test_public_functions_describe_their_arguments() -> None:
         value = getattr(pf, name)
         if inspect.isfunction(value) and inspect.signature(value).parameters:
             assert "Args:" in (inspect.getdoc(value) or ""), name
+
+
+def test_fields_of_public_classes_are_described() -> None:
+    """Each field stands in the class's docstring under Attributes, or has a docstring of its own."""
+    modules = (pf, pf.nn, pf.optim)
+    public = {
+        value
+        for module in modules
+        for name in module.__all__
+        if dataclasses.is_dataclass(value := getattr(module, name))
+    }
+    missing = []
+    for value in public:
+        own = re.findall(r"^    (\w+): \S", inspect.getdoc(value) or "", re.MULTILINE)
+        source = inspect.getsource(sys.modules[value.__module__])
+        beneath = re.findall(r'^    (\w+): [^\n]*\n    """', source, re.MULTILINE)
+        fields = [field.name for field in dataclasses.fields(value) if not field.name.startswith("_")]
+        missing += [f"{value.__name__}.{name}" for name in fields if name not in {*own, *beneath}]
+    assert not missing
 
 
 PACKAGE = ROOT / "polyfuse"

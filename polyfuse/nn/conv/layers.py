@@ -106,7 +106,15 @@ class Conv3d(Convolution):
 @torch_names(kernel_size="window")
 @dataclass(frozen=True)
 class MaxPool(Module):
-    """The maximum of each window, along one to three spatial axes; see `max_pool`."""
+    """The maximum of each window, along one to three spatial axes; see `max_pool`.
+
+    Attributes:
+        window: The window's extents, one for each spatial axis, or one for all.
+        stride: The steps between windows; the window's extents by default.
+        padding: The elements added at both ends of each axis.
+        dilation: The steps between a window's elements.
+        layout: The order of the axes, such as "NHWC"; channels come first by default.
+    """
 
     window: int | tuple[int, ...]
     stride: int | tuple[int, ...] | None = None
@@ -122,7 +130,16 @@ class MaxPool(Module):
 @torch_names(kernel_size="window", count_include_pad="count_padding")
 @dataclass(frozen=True)
 class AvgPool(Module):
-    """The average of each window, along one to three spatial axes; see `avg_pool`."""
+    """The average of each window, along one to three spatial axes; see `avg_pool`.
+
+    Attributes:
+        window: The window's extents, one for each spatial axis, or one for all.
+        stride: The steps between windows; the window's extents by default.
+        padding: The elements added at both ends of each axis.
+        dilation: The steps between a window's elements.
+        layout: The order of the axes, such as "NHWC"; channels come first by default.
+        count_padding: True if padding counts as elements of a window.
+    """
 
     window: int | tuple[int, ...]
     stride: int | tuple[int, ...] | None = None
@@ -141,7 +158,12 @@ class AvgPool(Module):
 @torch_names(output_size="size")
 @dataclass(frozen=True)
 class AdaptiveMaxPool(Module):
-    """The maximum of each of a given number of windows; see `adaptive_max_pool`."""
+    """The maximum of each of a given number of windows; see `adaptive_max_pool`.
+
+    Attributes:
+        size: The number of windows along each spatial axis, or along all of them.
+        layout: The order of the axes, such as "NHWC"; channels come first by default.
+    """
 
     size: int | tuple[int, ...]
     layout: str | None = None
@@ -154,7 +176,12 @@ class AdaptiveMaxPool(Module):
 @torch_names(output_size="size")
 @dataclass(frozen=True)
 class AdaptiveAvgPool(Module):
-    """The average of each of a given number of windows; see `adaptive_avg_pool`."""
+    """The average of each of a given number of windows; see `adaptive_avg_pool`.
+
+    Attributes:
+        size: The number of windows along each spatial axis, or along all of them.
+        layout: The order of the axes, such as "NHWC"; channels come first by default.
+    """
 
     size: int | tuple[int, ...]
     layout: str | None = None

@@ -47,7 +47,12 @@ class Loss:
 
 @dataclass(frozen=True, eq=False)
 class NLLLoss(Loss):
-    """The negative log-likelihood of class numbers; see `nll_loss`."""
+    """The negative log-likelihood of class numbers; see `nll_loss`.
+
+    Attributes:
+        weight: A factor for each class; None for equal ones.
+        reduction: Of the losses of all elements: "mean", "sum" or "none".
+    """
 
     weight: Array | None = None
     reduction: Reduction = "mean"
@@ -63,7 +68,12 @@ class NLLLoss(Loss):
 
 @dataclass(frozen=True, eq=False)
 class CrossEntropyLoss(NLLLoss):
-    """The cross-entropy of scores with class numbers, or with probabilities; see `cross_entropy`."""
+    """The cross-entropy of scores with class numbers, or with probabilities; see `cross_entropy`.
+
+    Attributes:
+        weight: A factor for each class; None for equal ones.
+        reduction: Of the losses of all elements: "mean", "sum" or "none".
+    """
 
     def forward(self, x: Value, target: Value) -> Value:
         """`cross_entropy`."""
@@ -72,7 +82,11 @@ class CrossEntropyLoss(NLLLoss):
 
 @dataclass(frozen=True, eq=False)
 class MSELoss(Loss):
-    """The squared error; see `mse_loss`."""
+    """The squared error; see `mse_loss`.
+
+    Attributes:
+        reduction: Of the losses of all elements: "mean", "sum" or "none".
+    """
 
     reduction: Reduction = "mean"
 
@@ -83,7 +97,11 @@ class MSELoss(Loss):
 
 @dataclass(frozen=True, eq=False)
 class L1Loss(Loss):
-    """The absolute error; see `l1_loss`."""
+    """The absolute error; see `l1_loss`.
+
+    Attributes:
+        reduction: Of the losses of all elements: "mean", "sum" or "none".
+    """
 
     reduction: Reduction = "mean"
 
@@ -94,7 +112,12 @@ class L1Loss(Loss):
 
 @dataclass(frozen=True, eq=False)
 class SmoothL1Loss(Loss):
-    """A parabola below beta, the absolute error beyond; see `smooth_l1_loss`."""
+    """A parabola below beta, the absolute error beyond; see `smooth_l1_loss`.
+
+    Attributes:
+        beta: The error at which the parabola ends.
+        reduction: Of the losses of all elements: "mean", "sum" or "none".
+    """
 
     beta: float = 1.0
     reduction: Reduction = "mean"
@@ -106,7 +129,11 @@ class SmoothL1Loss(Loss):
 
 @dataclass(frozen=True, eq=False)
 class BCEWithLogitsLoss(Loss):
-    """The cross-entropy of sigmoids of scores; see `binary_cross_entropy_with_logits`."""
+    """The cross-entropy of sigmoids of scores; see `binary_cross_entropy_with_logits`.
+
+    Attributes:
+        reduction: Of the losses of all elements: "mean", "sum" or "none".
+    """
 
     reduction: Reduction = "mean"
 
