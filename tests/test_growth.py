@@ -24,7 +24,7 @@ from polyfuse.codegen import generate
 from polyfuse.codegen.cpu.parallel import InRegions
 from polyfuse.codegen.generate import program
 from polyfuse.codegen.lowering import grid_phases
-from polyfuse.ir import Nest, Tensor
+from polyfuse.ir import Nest, Tensor, nest_data
 from polyfuse.ir import dependences as dependences_module
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.form import repeated
@@ -215,6 +215,21 @@ def test_a_composed_view_leaves_other_dependences(monkeypatch: pytest.MonkeyPatc
         return ordered["lex_lt_map"]
 
     assert grows(ask) < NEARLY * MANY / FEW
+
+
+def test_a_composed_view_leaves_other_look_ups(monkeypatch: pytest.MonkeyPatch) -> None:
+    grouped = [counted(monkeypatch, nest_data, name) for name in ("read_tensors", "written_tensors")]
+
+    def ask(layers: int) -> int:
+        nest = encoder(layers)
+        nest = replace(nest, name="again")  # without what other tests have asked
+        for calls in grouped:
+            calls.clear()
+        compose_views(nest)
+        return sum(calls.total() for calls in grouped)
+
+    assert 0 < ask(FEW) <= 2 * len(encoder(FEW).statements)
+    assert ask(MANY) <= 2 * len(encoder(MANY).statements)
 
 
 def test_what_is_needed_is_asked_where_a_view_was(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,6 +95,11 @@ class Pairs:
         """True for flow and reduction dependences, along which a value is passed on."""
         return self.kind in ("flow", "reduction")
 
+    @property
+    def writer(self) -> str:
+        """The statement that writes the tensor which the pairs are about."""
+        return self.sink if self.kind == "anti" else self.source
+
     @cached_property
     def text(self) -> str:
         """The kind and the relation as a text."""
@@ -113,6 +118,8 @@ class Pairs:
 
 KINDS = ("flow", "anti", "output", "reduction")
 """The kinds of dependences, in the order in which pairs are listed."""
+
+_PLACES = {kind: place for place, kind in enumerate(KINDS)}
 
 KEPT = 8
 """Answers kept of one relation: trees that are proven one after the other differ in few loops."""
@@ -302,17 +309,11 @@ def access_relations(
     )
 
 
-def merged(
-    old: Dependences, fresh: Dependences, targets: Mapping[str, str], touched: Collection[str]
-) -> Dependences:
-    """`old` with what passes through the `touched` tensors replaced by `fresh`.
-
-    `targets` says which tensor each statement writes. A statement writes one, so a pair passes through its source's
-    target (flow, output, reduction) or its sink's (anti).
-    """
-    untouched = (p for p in old.pairs if targets[p.sink if p.kind == "anti" else p.source] not in touched)
-    both = grouped((p.kind, p) for p in (*untouched, *fresh.pairs))
-    return Dependences(tuple(p for kind in KINDS for p in both.get(kind, ())))
+def merged(old: Dependences, lost: Iterable[Pairs], fresh: Dependences) -> Dependences:
+    """`old` with `fresh` pairs in place of those that are `lost`, by kind."""
+    gone = {id(p) for p in lost}
+    both = [*(p for p in old.pairs if id(p) not in gone), *fresh.pairs]
+    return Dependences(tuple(sorted(both, key=lambda p: _PLACES[p.kind])))
 
 
 def dependences(accesses: AccessRelations, order: isl.UnionMap) -> Dependences:

@@ -29,7 +29,7 @@ from polyfuse.ir.dependences import (
     merged,
     no_fewer_pairs,
 )
-from polyfuse.ir.nest_data import NestData
+from polyfuse.ir.nest_data import NestData, differing, read_tensors, regrouped, written_tensors
 from polyfuse.ir.nest_text import set_of, statement_text
 from polyfuse.ir.sizes import with_sizes
 from polyfuse.ir.statement import Statement
@@ -175,20 +175,27 @@ class Nest(NestData, Viewed):
             The nest.
         """
         new = replace(self, tensors=tensors, statements=statements, order=order)
-        known = {s.name: s for s in self.statements}
-        new.__dict__["domains"] = {
-            s.name: self.domains[s.name]
-            if s.name in known and s.domain is known[s.name].domain
-            else s.domain.intersect_params(self.context)
-            for s in statements
-        }
-        inside = [s for s in statements if touched & set(s.tensors)]
-        here = restrict(order, frozenset(s.name for s in inside))
+        gone, made = differing(self.statements, statements)
+        domains = dict(self.domains)
+        for s in gone:
+            del domains[s.name]
+        old = {s.name: s for s in gone}
+        for s in made:
+            known = s.name in old and s.domain is old[s.name].domain
+            domains[s.name] = self.domains[s.name] if known else s.domain.intersect_params(self.context)
+        written = regrouped(self._writers, written_tensors, gone, made, statements)
+        read = regrouped(self._readers, read_tensors, gone, made, statements)
+        new.__dict__.update(domains=domains, _writers=written, _readers=read)
+        users = {s.name for t in touched for s in (*new.writers(t), *new.readers(t))}
+        inside = [s for s in statements if s.name in users]
+        here = restrict(order, frozenset(users))
         fresh = Dependences(())
         if here is not None:
-            fresh = dependences(access_relations(inside, inside, touched), dates(here, new.domains))
-        targets = {s.name: s.write.tensor for s in (*self.statements, *statements)}
-        new.__dict__["_dependences"] = merged(self.dependences(), fresh, targets, touched)
+            fresh = dependences(access_relations(inside, inside, touched), dates(here, domains))
+        through = dict(self.pairs_through)
+        lost = [p for tensor in touched for p in through.pop(tensor, ())]
+        through |= grouped((new.statement(p.writer).write.tensor, p) for p in fresh.pairs)
+        new.__dict__.update(_dependences=merged(self.dependences(), lost, fresh), pairs_through=through)
         return new
 
     def by_itself(self, part: Tree) -> Nest:
@@ -214,17 +221,13 @@ class Nest(NestData, Viewed):
         Returns:
             One relation per pair of statements.
         """
-        return self._flow_by_tensor[tensor]
+        return tuple(p for p in self.pairs_through.get(tensor, ()) if p.is_value)
 
     @cached_property
-    def _flow_by_tensor(self) -> Mapping[str, tuple[Pairs, ...]]:
-        # A statement writes one tensor, so the source of a flow says which tensor its value travels through.
+    def pairs_through(self) -> Mapping[str, tuple[Pairs, ...]]:
+        """The dependences by the tensor that they pass through: a statement writes one, so it is a pair's writer's."""
         targets = {s.name: s.write.tensor for s in self.statements}
-        values = (p for p in self.dependences().pairs if p.kind in ("flow", "reduction"))
-        return {
-            **{tensor.name: () for tensor in self.tensors},
-            **grouped((targets[p.source], p) for p in values),
-        }
+        return grouped((targets[p.writer], p) for p in self.dependences().pairs)
 
     @proving("the invariants of a nest")
     def check(self, touched: Container[str] | None = None) -> None:

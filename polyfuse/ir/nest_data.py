@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self, TypeVar
@@ -130,7 +130,7 @@ class NestData:
 
     @cached_property
     def _writers(self) -> Mapping[str, tuple[Statement, ...]]:
-        return grouped((s.write.tensor, s) for s in self.statements)
+        return grouped((name, s) for s in self.statements for name in written_tensors(s))
 
     def readers(self, tensor: str) -> tuple[Statement, ...]:
         """Return the statements that read a tensor, in the nest's order.
@@ -145,9 +145,7 @@ class NestData:
 
     @cached_property
     def _readers(self) -> Mapping[str, tuple[Statement, ...]]:
-        return grouped(
-            (name, s) for s in self.statements for name in dict.fromkeys(a.tensor for a in s.reads)
-        )
+        return grouped((name, s) for s in self.statements for name in read_tensors(s))
 
     def with_role(self, *roles: str) -> tuple[Tensor, ...]:
         """Return the tensors with one of these roles, in order.
@@ -199,3 +197,39 @@ class NestData:
         """
         order = restrict(self.order, frozenset(names))
         return dates(order, self.domains) if order is not None else isl.UnionMap("{ }")
+
+
+def written_tensors(s: Statement) -> tuple[str, ...]:
+    """The tensor that a statement writes."""
+    return (s.write.tensor,)
+
+
+def read_tensors(s: Statement) -> tuple[str, ...]:
+    """The tensors that a statement reads, without repetition."""
+    return tuple(dict.fromkeys(a.tensor for a in s.reads))
+
+
+def differing(
+    old: Iterable[Statement], new: Iterable[Statement]
+) -> tuple[tuple[Statement, ...], tuple[Statement, ...]]:
+    """The statements that only the first have, and those that only the second have, as objects."""
+    was, now = set(map(id, old)), set(map(id, new))
+    return tuple(s for s in old if id(s) not in now), tuple(s for s in new if id(s) not in was)
+
+
+def regrouped(
+    known: Mapping[str, tuple[Statement, ...]],
+    keys: Callable[[Statement], Iterable[str]],
+    gone: Iterable[Statement],
+    made: Iterable[Statement],
+    order: Iterable[Statement],
+) -> Mapping[str, tuple[Statement, ...]]:
+    """Statements by key, in order, from those of a nest with others: only keys of what is gone or made differ."""
+    found = dict(known)
+    left = {id(s) for s in gone}
+    new = grouped((key, s) for s in made for key in keys(s))
+    places = {s.name: place for place, s in enumerate(order)} if new else {}
+    for key in {key for s in (*gone, *made) for key in keys(s)}:
+        kept = (*(s for s in known.get(key, ()) if id(s) not in left), *new.get(key, ()))
+        found[key] = tuple(sorted(kept, key=lambda s: places[s.name])) if key in new else kept
+    return found

@@ -325,8 +325,14 @@ def restrict(tree: Tree, keep: frozenset[str]) -> Tree | None:
             dates = tuple((name, date) for name, date in tree.dates if name in keep)
             return tree if body is tree.body else replace(tree, body=body, dates=dates)
         case Sequence():
-            some = (restrict(child, keep) for child in parts_with(tree, keep))
-            parts = tuple(part for part in some if part is not None)
+            lost = tree.members - keep
+            if 2 * len(lost) < len(tree.members):  # most parts stay as they are
+                every = list[Tree | None](tree.children)
+                for place in {tree.places[name] for name in lost}:
+                    every[place] = restrict(tree.children[place], keep)
+            else:
+                every = [restrict(child, keep) for child in parts_with(tree, keep)]
+            parts = tuple(part for part in every if part is not None)
             if not parts:
                 return None
             return with_children(tree, parts) if len(parts) == len(tree.children) else sequence(parts)

@@ -172,9 +172,9 @@ class Done:
         repeat = Repeat(part, new, steps, *found)
         copies, buffers = self._added
         fresh = len(copies) + len(buffers) == len(repeat.added)
-        if not fresh or not repeat.added.isdisjoint((*nest.names, *taken)):
+        if not fresh or self._numbered or not repeat.added.isdisjoint((*nest.names, *taken)):
             return None
-        return (repeat, renaming) if not any(re.search(r"_\d+$", name) for name in repeat.added) else None
+        return repeat, renaming
 
     @cached_property
     def _made(self) -> tuple[Tree, ...] | None:
@@ -192,6 +192,16 @@ class Done:
         old, after = self.before.nest.names, self.after.nest
         copies = tuple(s for s in after.statements if s.name not in old)
         return copies, tuple(t for t in after.tensors if t.name not in old)
+
+    @cached_property
+    def _numbered(self) -> bool:
+        """Whether an added name has a number because it was taken: pack_w0_2, where there was a pack_w0.
+
+        The name of an equal kernel need not be taken. In pack_arg7_1 the number belongs to the tensor arg7_1.
+        """
+        names = self.after.nest.names
+        numbers = (re.fullmatch(r"(.+)_\d+", one.name) for group in self._added for one in group)
+        return any(found is not None and found[1] in names for found in numbers)
 
     @cached_property
     def _own(self) -> tuple[tuple[Statement, ...], tuple[Tree, ...], frozenset[str]]:

@@ -166,18 +166,19 @@ def test_as_many_answers_are_kept_as_are_worth_it() -> None:
 
 def test_merged_takes_over_what_passes_through_other_tensors() -> None:
     nest = three()
-    targets = {s.name: s.write.tensor for s in nest.statements}
+    through = nest.pairs_through
     fresh = dependences(access_relations((), ()), nest.original_dates())
     assert fresh.pairs == ()
     left = {
-        tensor: ends(merged(nest.dependences(), fresh, targets, {tensor}).pairs) for tensor in ("a", "x", "y")
+        tensor: ends(merged(nest.dependences(), through[tensor], fresh).pairs) for tensor in ("a", "x", "y")
     }
     assert left == {
         "a": EVERY - {("flow", "S", "T")},
         "x": EVERY - {("anti", "S", "U")},
         "y": EVERY - {("flow", "T", "U"), ("reduction", "T", "T")},
     }
-    both = merged(nest.dependences(), nest.dependences(), targets, {"a", "x", "y"})
+    every = (pair for pairs in through.values() for pair in pairs)
+    both = merged(nest.dependences(), every, nest.dependences())
     assert [pair.kind for pair in both.pairs] == ["flow", "flow", "anti", "reduction"]
 
 

@@ -171,10 +171,9 @@ def test_a_nest_whose_domains_are_empty_has_no_dependences() -> None:
 def test_dependences_of_one_tensor_made_anew_change_nothing(nest: Nest) -> None:
     """What `merged` keeps and what it replaces is all there is."""
     whole, order = nest.dependences(), nest.original_dates()
-    targets = {s.name: s.write.tensor for s in nest.statements}
-    for tensor in {*targets.values()}:
+    for tensor in {s.write.tensor for s in nest.statements}:
         part = dependences(access_relations(nest.statements, nest.statements, {tensor}), order)
-        found = merged(whole, part, targets, {tensor})
+        found = merged(whole, nest.pairs_through.get(tensor, ()), part)
         for (_, one), (_, other) in zip(whole.kinds(), found.kinds(), strict=True):
             assert one.is_equal(other)
 

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Nest, Statement
+from polyfuse.ir.nest_data import differing
 from polyfuse.rewrite.dead_instances import Use, needed
 from polyfuse.rewrite.inline import inline, why_not_inline
 from polyfuse.rewrite.views.flow import Composed, Wanted, is_view
@@ -124,8 +125,8 @@ class _Composition:
     def take(self, nest: Nest) -> None:
         """Go on with the nest after a step."""
         before, self.nest, self.cut = self.nest, nest, None
-        was, now = (set(map(id, x.statements)) for x in (before, nest))
-        changed = [s for x, other in ((before, now), (nest, was)) for s in x.statements if id(s) not in other]
+        gone, made = differing(before.statements, nest.statements)
+        changed = (*gone, *made)
         self.untried |= {s.name for s in changed}
         for tensor in {name for s in changed for name in s.tensors}:
             if before.writers(tensor) or nest.writers(tensor):

@@ -83,22 +83,28 @@ def differences(
     Sums' own pairs count as flow, since the pieces of a sum add to one another. Pairs of statements between which both
     have the very same relations, and nothing that is gone lies, need no proof: `Nest.rewritten` took them over.
     """
-    old, new = before.dependences().pairs, after.dependences().pairs
-    taken_over = set(map(id, old)) & set(map(id, new))
-    changed = [p for p in (*old, *new) if id(p) not in taken_over and p.is_value]
+    was, now = before.pairs_through, after.pairs_through
+    touched = [tensor for tensor in {**was, **now} if was.get(tensor) is not now.get(tensor)]
+    changed = [p for through in (was, now) for t in touched for p in through.get(t, ()) if p.is_value]
     ends = {(p.source, p.sink) for p in changed}
     sources = {p.source for p in changed if p.sink in gone}
     sinks = {p.sink for p in changed if p.source in gone}
 
-    def unproven(p: Pairs) -> bool:
-        return p.is_value and ((p.source, p.sink) in ends or (p.source in sources and p.sink in sinks))
+    def unproven(nest: Nest) -> list[Pairs]:
+        names = {*sources, *(source for source, _ in ends)} & nest.names
+        return [
+            p
+            for tensor in {nest.statement(name).write.tensor for name in names}
+            for p in nest.flow_through(tensor)
+            if (p.source, p.sink) in ends or (p.source in sources and p.sink in sinks)
+        ]
 
-    expected = union_map(p.map for p in old if unproven(p))
+    expected = union_map(p.map for p in unproven(before))
     for name in gone:
         here = isl.UnionSet.from_set(before.domains[name])
         through = expected.intersect_range(here).apply_range(expected.intersect_domain(here))
         expected = expected.subtract_domain(here).subtract_range(here).union(through)
-    left = [p for p in new if unproven(p)]
+    left = unproven(after)
     whole = {part: name for name, parts in into.items() for part in parts}
     back = union_map(
         _origin(after.domains[part], whole.get(part, part))

@@ -129,7 +129,8 @@ class Counts:
     @cached_property
     def total_bytes(self) -> int:
         """The bytes of the caller's tensors, constants and temporaries; of tables, the bytes that are read."""
-        tables = {t.gather.table for t in self.nest.tensors if t.gather and not self.users[t.gather.table]}
+        looked_up = {t.gather.table for t in self.nest.tensors if t.gather}
+        tables = {name for name in looked_up if not (self.nest.writers(name) or self.nest.readers(name))}
         return sum(self.tensor_bytes(t.name) for t in self.nest.tensors if t.name not in tables)
 
     def sources(self, name: str, position: int) -> frozenset[str]:

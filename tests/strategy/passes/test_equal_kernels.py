@@ -14,9 +14,10 @@ from polyfuse.codegen import generate as printing
 from polyfuse.codegen.lowering.build import Targets
 from polyfuse.ir.form import form_of
 from polyfuse.ir.tree import Tree, parts
-from polyfuse.schedule.repeated import Renaming
+from polyfuse.schedule.repeated import Done, Renaming
 from polyfuse.strategy import plan_for
 from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.passes import shape_each
 from polyfuse.strategy.passes.equal_kernels import Repeats, Shapes
 
 
@@ -73,6 +74,42 @@ def test_a_nest_is_made_anew_once_for_all_that_is_repeated(monkeypatch: pytest.M
         plan_for(pf.lower(network(*[512] * (layers + 1)), batch=64), pf.Machine.preset("zen5"))
         found.append(len(made))
     assert 0 < found[1] <= found[0]
+
+
+def test_weights_whose_names_end_in_numbers_are_shaped_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch calls a graph's inputs arg7_1: this number is not one that pack_arg7_1 got because the name was taken."""
+    shaped: list[str] = []
+    real = shape_each._shaped
+
+    def noted(task: shape_each.Task) -> Any:
+        shaped.append(task.kernel.names[0])
+        return real(task)
+
+    monkeypatch.setattr(shape_each, "_shaped", noted)
+    found = []
+    for names in (("w0", "w1", "w2"), ("arg0_1", "arg1_1", "arg2_1")):
+        x = nn.input("x", (64, 512))
+        for name in names:
+            x = nn.relu(nn.matmul(x, nn.input(name, (512, 512))))
+        shaped.clear()
+        plan_for(pf.lower(x), pf.Machine.preset("zen5"))
+        found.append(tuple(shaped))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("other", ["sums", "pack_w0"])
+def test_a_name_that_has_a_number_because_it_was_taken_is_not_renamed(other: str) -> None:
+    domain = "[i, j, k] : 0 <= i, j, k < 4"
+    products = [pf.statement(f"{{ mac{n}{domain} }}", f"y{n}[i, j] += x[i, k] * w{n}[k, j]") for n in (0, 1)]
+    statements = [*products, pf.statement(f"{{ {other}[i] : 0 <= i < 4 }}", "z[i] = x[i, i]")]
+    roles = {"x": "input", "w0": "input", "w1": "input", "y0": "inout", "y1": "inout"}
+    tensors = [pf.Tensor(name, (4, 4), "float32", role) for name, role in roles.items()]  # type: ignore[arg-type]
+    nest = pf.Nest.of([*tensors, pf.Tensor("z", (4,), "float32", "output")], statements)
+    before = pf.Schedule(nest)
+    first, second = parts(before.tree)[:2]
+    after = before.pack("w0", "mac0", panel=(1, 4))
+    found = Done(before, after, first, form_of(nest, first)).again(nest, second, form_of(nest, second))
+    assert (found is None) == (other == "pack_w0")
 
 
 def test_layers_of_other_sizes_are_made_anew() -> None:
