@@ -25,19 +25,23 @@ from polyfuse.codegen.cpu.parallel import InRegions
 from polyfuse.codegen.generate import program
 from polyfuse.codegen.lowering import grid_phases
 from polyfuse.ir import Nest, Tensor, nest_data
+from polyfuse.ir import check as checks
 from polyfuse.ir import dependences as dependences_module
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.form import repeated
+from polyfuse.ir.nest_text import body_text, statement
 from polyfuse.ir.tree import parts
 from polyfuse.machine import Machine
+from polyfuse.nn import nest_writer
 from polyfuse.rewrite import Composed, compose_views
 from polyfuse.rewrite.batching import agenda as agendas
 from polyfuse.rewrite.inline import inline
 from polyfuse.rewrite.kept_order import turned_round
 from polyfuse.rewrite.views import compose as view_steps
 from polyfuse.rewrite.views import flow as view_flow
+from polyfuse.runtime.cpu import native
 from polyfuse.runtime.cpu.entry import _Entry, add_entry
-from polyfuse.runtime.interface import Interface
+from polyfuse.runtime.interface import ENTRY, ENTRY_ONCE, Interface
 from polyfuse.schedule import Schedule
 from polyfuse.sets import tuple_names, union_map, union_set
 from polyfuse.strategy import plan_for
@@ -300,6 +304,40 @@ def test_an_entry_has_no_branch_for_each_pair_of_arrays(monkeypatch: pytest.Monk
         return branches["_need"]
 
     assert grows(ask) == 1
+
+
+def test_the_entry_that_runs_once_is_not_improved(monkeypatch: pytest.MonkeyPatch) -> None:
+    improved: list[str] = []
+    real = native._FunctionPasses.run
+
+    def run(passes: Any, function: Any, builder: Any) -> Any:
+        improved.append(function.name)
+        return real(passes, function, builder)
+
+    monkeypatch.setattr(native._FunctionPasses, "run", run)
+    added = []
+    monkeypatch.setattr(native, "add_entry", lambda *given: (added.append(given[2]), add_entry(*given)))
+    nest = nn.lower(nn.Sequential(nn.Linear(256, 256), nn.Linear(256, 256)), batch=32)
+    net = pf.compile(nest, target="cpu", machine=TWO)
+    assert added == [ENTRY, ENTRY_ONCE], "weights are packed once"
+    assert ENTRY in improved
+    assert ENTRY_ONCE not in improved
+    assert net(ones(32, 256)).shape == (32, 256)
+
+
+def test_a_statement_that_is_equal_but_for_names_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = counted(monkeypatch, nest_writer, "statement")
+    looked = counted(monkeypatch, checks, "_in_bounds")
+
+    def ask(layers: int) -> tuple[int, int]:
+        read.clear()
+        looked.clear()
+        nest = normalised.__wrapped__(layers)
+        for s in nest.statements:
+            assert str(statement(s.domain, body_text(s))) == str(s)
+        return read["statement"], looked["_in_bounds"]
+
+    assert ask(FEW) == ask(MANY)
 
 
 def test_an_entry_is_as_long_as_its_arrays_are_many() -> None:

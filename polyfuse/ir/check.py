@@ -44,7 +44,7 @@ from polyfuse.ir.scalar import (
     type_of,
     whole_number,
 )
-from polyfuse.ir.statement import Statement
+from polyfuse.ir.statement import RENAMED, Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Sequence, dates, restrict, statements
 from polyfuse.sets import maps_of, param_names, point_of, tuple_names
@@ -58,8 +58,10 @@ def check(nest: NestData, touched: Container[str] | None = None) -> None:
     """
     _names(nest)
     check_gathered(nest)
+    valid = set[tuple[object, ...]]()
     for statement in _touching(nest, touched):
-        if _is_known(nest, statement):
+        form = _form(nest, statement)
+        if form in valid or _is_known(nest, statement):
             continue
         try:
             _written(nest, statement)
@@ -71,6 +73,7 @@ def check(nest: NestData, touched: Container[str] | None = None) -> None:
             error.statement = statement.name
             raise
         statement.answers[VALID] = _seen(nest, statement)
+        valid.add(form)
     _written_before_read(nest, touched)
 
 
@@ -80,6 +83,12 @@ VALID = ("valid",)
 
 def _seen(nest: NestData, statement: Statement) -> tuple[object, ...]:
     return nest.context, *map(nest.tensor, statement.tensors)
+
+
+def _form(nest: NestData, statement: Statement) -> tuple[object, ...]:
+    """The one that a statement is equal to but for names, and its tensors without names: equal ones are alike valid."""
+    tensors = (nest.tensor(name) for name in statement.tensors)
+    return id(statement.answers.get(RENAMED, statement)), *((t.shape, t.dtype, t.role) for t in tensors)
 
 
 def _is_known(nest: NestData, statement: Statement) -> bool:

@@ -17,7 +17,7 @@ import islpy as isl
 from polyfuse.ir.access import Access
 from polyfuse.ir.gather import read_from
 from polyfuse.ir.nest import Nest
-from polyfuse.ir.statement import Statement
+from polyfuse.ir.statement import RENAMED, Statement
 from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Fetch, Leaf, Loop, Sequence, Tree, children, loops, parts, restrict, statements
 from polyfuse.sets import IN, OUT
@@ -157,7 +157,9 @@ def renamed_statement(s: Statement, names: Names) -> Statement:
     """A statement and the tensors it accesses by other names."""
     name = names(s.name)
     write, *reads = (_renamed_access(access, name, names) for access in s.accesses)
-    return Statement(name, s.domain.set_tuple_name(name), write, s.op, tuple(reads), s.body)
+    made = Statement(name, s.domain.set_tuple_name(name), write, s.op, tuple(reads), s.body)
+    made.answers[RENAMED] = s.answers.get(RENAMED, s)
+    return made
 
 
 def _renamed_access(access: Access, statement: str, names: Names) -> Access:

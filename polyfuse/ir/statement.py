@@ -18,6 +18,9 @@ from polyfuse.ir.access import Access
 from polyfuse.ir.scalar import REDUCTIONS, decode, encode, reads_in
 from polyfuse.sets import IN, dim_names, param_names
 
+RENAMED = ("renamed",)
+"""The key, among a statement's answers, of the one that it is equal to but for names: what is true of that is of it."""
+
 
 @dataclass(frozen=True)
 class Statement:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType, Role, Statement, Tensor, statement
+from polyfuse.ir.form import renamed_statement
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.number_types import computed_in
 from polyfuse.ir.tree import Loop, Tree, sequence
@@ -18,6 +20,9 @@ from polyfuse.nn.sizes import Shape, Size, names_in, size_of
 
 DIMS = "ijklmnpqrstuv"
 """Names of loop dimensions, outermost first; one that an input or a size has is passed over."""
+
+_NAME = re.compile(r"\b(?!inf\b)[A-Za-z_]\w*\b(?!\()")
+"""A word of an assignment that may be a tensor: what is called is a function, inf a number."""
 
 Array = np.ndarray[Any, Any]
 
@@ -51,6 +56,7 @@ class Emitter:
     assumed: dict[Size, None] = field(default_factory=dict)
     _next: dict[str, int] = field(default_factory=dict)
     _constant_names: dict[int, str] = field(default_factory=dict)
+    _known: dict[tuple[str, str], tuple[Statement, tuple[str, ...]]] = field(default_factory=dict)
 
     def dims(self, rank: int) -> tuple[str, ...]:
         """Names for `rank` loop dimensions: i, j, k, …"""
@@ -136,10 +142,28 @@ class Emitter:
         """A new statement over the box 0 <= dim < extent, or the part of it where some conditions hold."""
         box = (f"0 <= {dim} < {extent}" for dim, extent in domain.items())
         bounds = " and ".join((*box, *where)) or "1 = 1"
-        self.statements.append(
-            statement(f"{self._parameters}{{ {name}[{', '.join(domain)}] : {bounds} }}", text)
-        )
+        self.statements.append(self._read(name, f"[{', '.join(domain)}] : {bounds}", text))
         self.order.append(own_loops(self.statements[-1]))
+
+    def _read(self, name: str, bounds: str, text: str) -> Statement:
+        """The statement of a text; one that is equal to an earlier one but for names is that one, renamed.
+
+        Y0[i, j] += X[i, k] * W0[k, j]   and   Y1[i, j] += A0[i, k] * W1[k, j]   are   #0[i, j] += #1[i, k] * #2[k, j]
+        """
+        tensors: dict[str, str] = {}
+
+        def numbered(found: re.Match[str]) -> str:
+            word = found[0]
+            return tensors.setdefault(word, f"#{len(tensors)}") if word in self.tensors else word
+
+        form = bounds, _NAME.sub(numbered, text)
+        known, names = self._known.get(form, (None, ()))
+        if known is not None:
+            return renamed_statement(known, dict(zip(names, (name, *tensors), strict=True)).__getitem__)
+        made = statement(f"{self._parameters}{{ {name}{bounds} }}", text)
+        if {*made.tensors} == tensors.keys():
+            self._known[form] = made, (name, *tensors)
+        return made
 
     @contextmanager
     def together(self, name: str) -> Iterator[None]:

@@ -13,6 +13,7 @@ import polyfuse as pf
 from polyfuse.errors import InvalidNest
 from polyfuse.interpret import interpret
 from polyfuse.ir import DType, Nest, Statement, Tensor, statement
+from polyfuse.ir.form import renamed_statement
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.tree import Leaf, sequence
 from tests.support.nests import nests
@@ -242,3 +243,14 @@ def test_a_statement_is_looked_at_once_with_the_same_tensors(monkeypatch: pytest
     with pytest.raises(InvalidNest, match=r"S0: x\[i\] is out of bounds of x\[4\]"):
         replace(nest, tensors=smaller).check()
     assert seen == ["S0"]
+
+
+@pytest.mark.parametrize(("size", "role"), [(2, "output"), (4, "input")])
+def test_what_is_equal_but_for_names_is_checked_with_its_own_tensors(size: int, role: str) -> None:
+    first = statement("{ S0[i] : 0 <= i < 4 }", "y0[i] = x[i]")
+    names = {"S0": "S1", "y0": "y1", "x": "x"}
+    second = renamed_statement(first, names.__getitem__)
+    tensors = Tensor("x", (4,), "float32", "input"), Tensor("y0", (4,), "float32", "output")
+    assert len(Nest.of([*tensors, Tensor("y1", (4,), "float32", "output")], [first, second]).statements) == 2
+    with pytest.raises(InvalidNest, match="S1"):
+        Nest.of([*tensors, Tensor("y1", (size,), "float32", role)], [first, second])  # type: ignore[arg-type]

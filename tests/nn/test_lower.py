@@ -133,3 +133,12 @@ def test_an_array_in_two_places_is_one_constant() -> None:
     first.weight = second.weight = weight
     nest = nn.lower(nn.Sequential(first, second), batch=1)
     assert [t.name for t in nest.with_role("constant")] == ["w0"]
+
+
+def test_a_tensor_may_have_the_name_of_a_function() -> None:
+    x, y = nn.input("exp", (4,)), nn.input("log", (4,))
+    nest = nn.lower([nn.exp(x), nn.log(y), nn.log(x), nn.exp(y)])
+    a, b = np.float32([1, 2, 3, 4]), np.float32([5, 6, 7, 8])
+    found = interpret(nest, {"exp": a, "log": b})
+    for number, wanted in enumerate((np.exp(a), np.log(b), np.log(a), np.exp(b))):
+        np.testing.assert_allclose(found[f"out{number}"], wanted, rtol=1e-6)

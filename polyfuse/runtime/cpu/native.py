@@ -32,7 +32,7 @@ from polyfuse.codegen.cpu.intrinsics.parallel_parts import Part, Relay, lowered,
 from polyfuse.codegen.cpu.parallel_calls import start_threads
 from polyfuse.codegen.operator_types import registry_for
 from polyfuse.codegen.program import Code, Program
-from polyfuse.runtime.cpu.entry import REPEATED, Call, Held, Lowered, add_entry
+from polyfuse.runtime.cpu.entry import AS_WRITTEN, REPEATED, Call, Held, Lowered, add_entry
 from polyfuse.runtime.cpu.threading_layer import use_openmp
 from polyfuse.runtime.interface import ENTRY, Phases
 from polyfuse.runtime.store.files import source_file
@@ -86,7 +86,7 @@ class _ObjectFile(AOTCodeLibrary):
     def _optimize_functions(self, module: Any) -> None:
         module.data_layout = self._codegen._data_layout
         for function in module.functions:
-            if not function.is_declaration:
+            if not (function.is_declaration or _is_as_written(function)):
                 self._first_passes.run(function, self._builder)
 
 
@@ -110,6 +110,11 @@ class _ObjectFiles(JITCPUCodegen):
 
     def _add_module(self, module: Any) -> None:
         pass
+
+
+def _is_as_written(function: Any) -> bool:
+    """True if no pass is to change a function; those over a module know."""
+    return any(AS_WRITTEN[-1].encode() in attributes for attributes in function.attributes)
 
 
 @cache
