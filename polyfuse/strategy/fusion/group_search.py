@@ -277,7 +277,8 @@ def considered(state: Search, model: Model, producer: str, consumer: str, level:
     if isinstance(joined, Violation):
         sentence = refused_sentence(*pair, at, joined)
         return state.with_verdict(Decision(*pair, False, at, 0, 0, total, 0.0, joined, sentence))
-    merged = part_with(joined, consumer)
+    # asked of a tree that is mostly dropped: no table of all its statements
+    merged = next(part for part in parts(joined.tree) if consumer in part.members)
     if any(group <= merged.members for group in state.refused):
         sentence = doubtful_sentence(*pair, at)
         return state.with_verdict(Decision(*pair, False, at, 0, 0, total, 0.0, None, sentence))
