@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,15 @@ IN, OUT, PARAM, SET = isl.dim_type.in_, isl.dim_type.out, isl.dim_type.param, is
 _NOTATION = "and or not exists implies mod floor ceil floord ceild min max rat int true false infty NaN inf"
 WORDS = frozenset(_NOTATION.split(" "))
 """Words of isl's notation, which printed nests could not tell from names."""
+
+
+def numbered(text: str, numbers: Mapping[str, int]) -> str:
+    """Return isl's text with numbers in place of tuple names.
+
+    >>> numbered("{ mac0[i, k] -> x[i, k] : 0 <= i < N }", {"mac0": 0, "x": 1})
+    '{ #0[i, k] -> #1[i, k] : 0 <= i < N }'
+    """
+    return re.sub(r"\b(\w+)\[", lambda found: f"#{numbers.get(found[1], found[1])}[", text)
 
 
 def union_set(sets: Iterable[isl.Set]) -> isl.UnionSet:

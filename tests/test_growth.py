@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import islpy as isl
@@ -28,9 +29,9 @@ from polyfuse.ir import Nest, Tensor, nest_data
 from polyfuse.ir import check as checks
 from polyfuse.ir import dependences as dependences_module
 from polyfuse.ir.dependences import Pairs
-from polyfuse.ir.form import repeated
+from polyfuse.ir.form import form_of, repeated
 from polyfuse.ir.nest_text import body_text, statement
-from polyfuse.ir.tree import parts
+from polyfuse.ir.tree import parts, sequence
 from polyfuse.machine import Machine
 from polyfuse.nn import nest_writer
 from polyfuse.rewrite import Composed, compose_views
@@ -491,6 +492,19 @@ def test_garbage_is_collected_behind_a_compile(monkeypatch: pytest.MonkeyPatch) 
         pf.compile(region(2).source, target="cpu", budget=-1)
     assert collected == [False]
     assert gc.isenabled()
+
+
+def test_a_statement_is_written_without_names_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all kernels that a search puts it into."""
+    nest = region.__wrapped__(FEW).source
+    modules = map(import_module, ("polyfuse.ir.statement", "polyfuse.ir.tree"))
+    written = [counted(monkeypatch, module, "numbered") for module in modules]
+    first, second, *_ = parts(nest.order)
+    both = sequence((first, second))
+    apart = [form_of(nest, part) for part in (first, second)]
+    asked = sum(calls.total() for calls in written)
+    assert len(form_of(nest, both).text) > max(len(form.text) for form in apart)
+    assert sum(calls.total() for calls in written) == asked > 0
 
 
 def test_equal_kernels_are_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:

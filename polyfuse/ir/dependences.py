@@ -29,7 +29,7 @@ from polyfuse.errors import quantity
 from polyfuse.errors.viewed import Viewed
 from polyfuse.ir.access import Access
 from polyfuse.ir.statement import Statement
-from polyfuse.sets import OUT, coalesced, fix_params, maps_of, meeting, tuple_names, union_map
+from polyfuse.sets import OUT, coalesced, fix_params, maps_of, meeting, numbered, tuple_names, union_map
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -101,9 +101,9 @@ class Pairs:
         return self.sink if self.kind == "anti" else self.source
 
     @cached_property
-    def text(self) -> str:
-        """The kind and the relation as a text."""
-        return f"{self.kind} {self.map}"
+    def form(self) -> str:
+        """The kind and the relation as a text without the statements' names."""
+        return f"{self.kind} {numbered(str(self.map), {self.source: 0, self.sink: 1})}"
 
     @cached_property
     def is_empty(self) -> bool:

@@ -8,7 +8,6 @@ The layers of a network are such parts. What holds for one of them, and what was
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -60,7 +59,8 @@ def form_of(nest: Nest, part: Tree) -> Form:
 def dependences_of(nest: Nest, part: Tree, form: Form) -> tuple[str, ...]:
     """The dependences among the statements of a part without names, in some fixed order."""
     numbers = {name: number for number, name in enumerate(form.names)}
-    return tuple(sorted(numbered(pair.text, numbers) for pair in nest.pairs_in_order.among(part.members)))
+    inside = nest.pairs_in_order.among(part.members)
+    return tuple(sorted(f"{numbers[p.source]} {numbers[p.sink]} {p.form}" for p in inside))
 
 
 def repeated(nest: Nest, tree: Tree) -> tuple[frozenset[str], ...]:
@@ -93,15 +93,6 @@ def _run_by(kernel: Tree) -> tuple[Tree, ...]:
     return tuple(part for child in inside.children if (part := restrict(kernel, child.members)) is not None)
 
 
-def numbered(text: str, numbers: Mapping[str, int]) -> str:
-    """Return isl's text with numbers in place of tuple names.
-
-    >>> numbered("{ mac0[i, k] -> x[i, k] : 0 <= i < N }", {"mac0": 0, "x": 1})
-    '{ #0[i, k] -> #1[i, k] : 0 <= i < N }'
-    """
-    return re.sub(r"\b(\w+)\[", lambda found: f"#{numbers.get(found[1], found[1])}[", text)
-
-
 def _checked(tensor: Tensor) -> str:
     return "checked" if tensor.below else ""
 
@@ -112,10 +103,8 @@ def _gather(tensor: Tensor, numbers: Mapping[str, int]) -> str:
 
 
 def _statement(s: Statement, numbers: Mapping[str, int]) -> Iterable[str]:
-    body, *sets = s.texts
-    yield body
-    for text in sets:
-        yield numbered(text, numbers)
+    yield str([numbers[name] for name in (s.name, *s.tensors)])
+    yield from s.form
 
 
 def _tree(tree: Tree, numbers: Mapping[str, int], steps: Mapping[str, int]) -> Iterable[str]:
@@ -139,7 +128,7 @@ def _tree(tree: Tree, numbers: Mapping[str, int], steps: Mapping[str, int]) -> I
             waits = f"{tree.barrier} {tree.grid} {tree.slots}"
             marks = f"{tree.bind} {waits} {tree.apart} {tree.math} {buffers} {fetches} {streams}"
             yield f"loop {steps[tree.name]} {marks}"
-            yield from (numbered(text, numbers) for text in tree.texts)
+            yield from (f"{numbers[name]} {date}" for name, date in tree.forms)
     for child in children(tree):
         yield from _tree(child, numbers, steps)
 

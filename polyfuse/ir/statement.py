@@ -16,7 +16,7 @@ import sympy
 from polyfuse.errors import InvalidNest
 from polyfuse.ir.access import Access
 from polyfuse.ir.scalar import REDUCTIONS, decode, encode, reads_in
-from polyfuse.sets import IN, dim_names, param_names
+from polyfuse.sets import IN, dim_names, numbered, param_names
 
 RENAMED = ("renamed",)
 """The key, among a statement's answers, of the one that it is equal to but for names: what is true of that is of it."""
@@ -89,10 +89,14 @@ class Statement:
         return tuple(dict.fromkeys(access.tensor for access in self.accesses))
 
     @cached_property
-    def texts(self) -> tuple[str, ...]:
-        """The operator with the body, the domain and the accesses as texts; equal ones mean the same."""
+    def form(self) -> tuple[str, ...]:
+        """The operator with the body, the domain and the accesses as texts, without names.
+
+        Statements with equal ones are equal but for names.
+        """
+        numbers = {name: number for number, name in enumerate((self.name, *self.tensors))}
         sets = self.domain, *(access.map for access in self.accesses)
-        return (f"{self.op} {encode(self.body)}", *map(str, sets))
+        return f"{self.op} {encode(self.body)}", *(numbered(str(each), numbers) for each in sets)
 
     @cached_property
     def answers(self) -> dict[tuple[object, ...], Any]:

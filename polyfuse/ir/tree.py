@@ -27,7 +27,7 @@ from polyfuse.ir.bindings import SHARED as SHARED
 from polyfuse.ir.bindings import Binding as Binding
 from polyfuse.ir.precision import Math
 from polyfuse.layouts import CoreMatrixLayout, Layout, SwizzledLayout
-from polyfuse.sets import IN, OUT, SET, union_map, union_set
+from polyfuse.sets import IN, OUT, SET, numbered, union_map, union_set
 
 
 @dataclass(frozen=True)
@@ -147,9 +147,9 @@ class Loop:
         return self.body.members
 
     @cached_property
-    def texts(self) -> tuple[str, ...]:
-        """The dates as texts."""
-        return tuple(str(date) for _, date in self.dates)
+    def forms(self) -> tuple[tuple[str, str], ...]:
+        """Each statement with its date as a text without the name."""
+        return tuple((name, numbered(str(date), {name: 0})) for name, date in self.dates)
 
     @cached_property
     def flat(self) -> bool:

@@ -150,4 +150,5 @@ def test_inlining_a_first_value_asks_for_no_dependences_anew(monkeypatch: pytest
         made = inline(begun, "S0").nest
         found = made.dependences()
     anew = pf.Nest.of(made.tensors, made.statements, made.order).dependences()
-    assert {pair.text for pair in found.pairs} == {pair.text for pair in anew.pairs}
+    one, other = ({(p.kind, str(p.map)) for p in each.pairs} for each in (found, anew))
+    assert one == other

@@ -81,7 +81,7 @@ def compatible(nest: Nest, first: Statement, second: Statement) -> bool:
 
 def _computes_the_same(first: Statement, second: Statement) -> bool:
     """True if two statements have the same operator and body; what they access may differ."""
-    return first.texts[0] == second.texts[0]
+    return first.form[0] == second.form[0]
 
 
 def difference(nest: Nest, first: Statement, second: Statement) -> str | None:
