@@ -119,8 +119,6 @@ class Pairs:
 KINDS = ("flow", "anti", "output", "reduction")
 """The kinds of dependences, in the order in which pairs are listed."""
 
-_PLACES = {kind: place for place, kind in enumerate(KINDS)}
-
 KEPT = 8
 """Answers kept of one relation: trees that are proven one after the other differ in few loops."""
 
@@ -312,8 +310,9 @@ def access_relations(
 def merged(old: Dependences, lost: Iterable[Pairs], fresh: Dependences) -> Dependences:
     """`old` with `fresh` pairs in place of those that are `lost`, by kind."""
     gone = {id(p) for p in lost}
-    both = [*(p for p in old.pairs if id(p) not in gone), *fresh.pairs]
-    return Dependences(tuple(sorted(both, key=lambda p: _PLACES[p.kind])))
+    both = [*[p for p in old.pairs if id(p) not in gone], *fresh.pairs]
+    # torch.compile watches each frame while a backend runs: a list has one, a generator or a key one for each pair
+    return Dependences(tuple([p for kind in KINDS for p in both if p.kind == kind]))
 
 
 def dependences(accesses: AccessRelations, order: isl.UnionMap) -> Dependences:

@@ -214,7 +214,7 @@ def differing(
 ) -> tuple[tuple[Statement, ...], tuple[Statement, ...]]:
     """The statements that only the first have, and those that only the second have, as objects."""
     was, now = set(map(id, old)), set(map(id, new))
-    return tuple(s for s in old if id(s) not in now), tuple(s for s in new if id(s) not in was)
+    return tuple([s for s in old if id(s) not in now]), tuple([s for s in new if id(s) not in was])
 
 
 def regrouped(

@@ -63,8 +63,8 @@ def through(nest: Nest, tensor: str, wanted: Wanted = always) -> Composed | Refu
     order = restrict(nest.order, frozenset(s.name for s in nest.statements) - gone)
     assert order is not None, "a view has a reader"
     into = {name: tuple(p.name for p in parts) for name, parts in pieces.items()}
-    tensors = tuple(t for t in nest.tensors if t.name != tensor)
-    kept = tuple(p for s in nest.statements if s.name not in gone for p in pieces.get(s.name, (s,)))
+    tensors = tuple([t for t in nest.tensors if t.name != tensor])
+    kept = tuple([p for s in nest.statements if s.name not in gone for p in pieces.get(s.name, (s,))])
     order = with_pieces(order, into)
     touched = {tensor, *(access.tensor for s in sources for access in s.reads)}
     touched |= {t for s in nest.readers(tensor) if len(into[s.name]) > 1 for t in s.tensors}
