@@ -20,6 +20,7 @@ from polyfuse.codegen.cpu.intrinsic_table import WHOLE
 from polyfuse.codegen.cpu.patterns.calls import printed
 from polyfuse.codegen.cpu.patterns.dot_microkernel import dot_products
 from polyfuse.codegen.cpu.patterns.gemv import row_product
+from polyfuse.codegen.cpu.patterns.joined_loops import Shapes, one_loop_along_memory
 from polyfuse.codegen.cpu.patterns.microkernel import one_loop_of_steps
 from polyfuse.codegen.cpu.patterns.no_unroll import rows_not_written_out
 from polyfuse.codegen.cpu.patterns.nontemporal_stores import streams_inside
@@ -56,6 +57,8 @@ class LoopPrinter(Protocol):
     """True if a product runs in a microkernel here: short rows are whole vectors then."""
     rows: frozenset[str]
     """The variables that hold rows which data name: short ones are whole vectors, too."""
+    shapes: Shapes
+    """The shapes of the kernel's arrays and buffers."""
     turns: str
     """The arguments that the operations of the doacross loop around have in common; empty outside of one."""
 
@@ -165,6 +168,11 @@ def _transposed_copy(p: LoopPrinter, loop: For) -> Lines | None:
     return None if parts is None else p.lines(parts)
 
 
+def _one_loop(p: LoopPrinter, loop: For) -> Lines | None:
+    found = one_loop_along_memory(loop, p.shapes, p.unused)
+    return None if found is None else [*found.before, *p.lines(found.loops)]
+
+
 def _whole_tile(p: LoopPrinter, loop: For) -> Lines | None:
     either = whole_tile(loop, p.unused) if p.has_tiles else None
     return None if either is None else p.lines(either)
@@ -266,6 +274,7 @@ CPU_PATTERNS = (
     LoopPattern("tile_init", _tile_init, "the first values of sums, stored as whole vectors"),
     LoopPattern("rows_abreast", _rows_abreast, "steps that wait for each other: rows side by side on lanes"),
     LoopPattern("transposed_reads", _transposed_reads, "a transposed copy of what is read across memory"),
+    LoopPattern("one_loop", _one_loop, "loops of a copy that go along memory as one, for blocks of it"),
     LoopPattern(
         "transposed_copy",
         _transposed_copy,

@@ -27,6 +27,7 @@ from polyfuse.codegen.cpu.intrinsics.reassociated import IN_ANY_ORDER
 from polyfuse.codegen.cpu.intrinsics.stack_arrays import STACK_BYTES
 from polyfuse.codegen.cpu.loop_patterns import CPU_PATTERNS
 from polyfuse.codegen.cpu.parallel import InRegions, is_region, read_here
+from polyfuse.codegen.cpu.patterns.joined_loops import Shapes
 from polyfuse.codegen.cpu.patterns.no_unroll import not_written_out
 from polyfuse.codegen.cpu.patterns.nontemporal_stores import in_lines, streamed, streams_inside
 from polyfuse.codegen.cpu.patterns.outer_loop_vectorize import rows_abreast
@@ -56,6 +57,7 @@ from polyfuse.codegen.looptree.nodes import (
     Store,
     apart_from_buffers,
     below,
+    nodes_in,
     stores_in,
     surely_runs,
     variables,
@@ -124,6 +126,10 @@ class CpuEmitter(InRegions):
         self.totals: frozenset[str] = frozenset()  # variables that a vector loop reduces into
         self.has_tiles = has_bound(self.kernel.body, "microkernel")
         self.rows = names_of_rows(self.kernel.body)
+        self.shapes: Shapes = {
+            **{name: tensor.shape for name, tensor in self.kernel.arrays.items()},
+            **{n.buffer: n.shape for n in nodes_in(self.kernel.body) if isinstance(n, Allocate)},
+        }
         self.turns = ""  # the arguments that the operations of the pipeline around have in common
         self.stacked = 0  # bytes of buffers on the stack so far
 

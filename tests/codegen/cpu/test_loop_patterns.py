@@ -23,6 +23,7 @@ from tests.codegen.cpu.patterns.test_transposed_stores import convolution
 from tests.schedule.test_dot_microkernel import dots
 from tests.schedule.test_dot_microkernel import tiled as in_dots
 from tests.schedule.test_microkernel_verb import in_place, product, tiled
+from tests.strategy.cpu.test_convolutions import SMALL
 
 ONE = cpu("one core", 1, 64, (32 * KiB, 1 * MiB, 32 * MiB), 2.6e9)
 
@@ -87,6 +88,11 @@ def transposed() -> pf.Schedule:
     return plan_for(pf.lower(x @ nn.transpose(w)), ONE).schedule
 
 
+def windowed() -> pf.Schedule:
+    x, w = nn.input("x", (1, 40, 8, 8)), nn.input("w", (32, 40, 3, 3))
+    return plan_for(pf.lower(nn.relu(nn.conv2d(x, w, padding=1))), SMALL).schedule
+
+
 def upsampled() -> pf.Schedule:
     x, w = nn.input("x", (1, 8, 6, 7)), np.ones((8, 16, 4, 4), np.float32)
     return plan_for(pf.lower(nn.conv_transpose(x, w, stride=2, padding=1) * 2.0), ONE).schedule
@@ -118,6 +124,7 @@ PROGRAMS: dict[str, Callable[[], pf.Schedule]] = {
     "tile_init": whole_tiles,
     "rows_abreast": lambda: abreast(filtered, 16),
     "transposed_reads": exchanged,
+    "one_loop": windowed,
     "transposed_copy": transposed,
     "whole_tile": lambda: convolved(32),
     "transposed_store": lambda: convolved(28),
