@@ -179,8 +179,8 @@ FAULTS = (
     ),
     Fault(
         "ir/dependences.py",
-        'targets[p.sink if p.kind == "anti" else p.source]',
-        "targets[p.source]",
+        'return self.sink if self.kind == "anti" else self.source',
+        "return self.source",
         ("ir", "rewrite/views", "rewrite/reductions"),
     ),
     # -- verbs

@@ -11,8 +11,8 @@ from polyfuse.codegen.cpu.intrinsics.reassociated import IN_ANY_ORDER, OPAQUE
 from polyfuse.codegen.cpu.intrinsics.worksharing import SHARED_OUT
 from polyfuse.codegen.cpu.patterns.outer_loop_vectorize import ROWS_ABREAST
 from polyfuse.codegen.cpu.patterns.stencil_row import ROW_OPERATIONS
-from polyfuse.codegen.cpu.patterns.transposed_reads import LOAD_TRANSPOSED
-from polyfuse.codegen.cpu.patterns.transposed_stores import STORE_TRANSPOSED, TILE_LIKE
+from polyfuse.codegen.cpu.patterns.transposed.reads import LOAD_TRANSPOSED
+from polyfuse.codegen.cpu.patterns.transposed.stores import STORE_TRANSPOSED, TILE_LIKE
 from polyfuse.codegen.looptree.half_types import HALF_OPERATIONS
 from polyfuse.codegen.vector_math.vector_functions import VECTOR_FUNCTIONS, WHOLE_NUMBERS
 from polyfuse.ir.number_types import NUMBER_TYPES

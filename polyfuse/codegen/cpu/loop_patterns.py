@@ -20,7 +20,6 @@ from polyfuse.codegen.cpu.intrinsic_table import WHOLE
 from polyfuse.codegen.cpu.patterns.calls import printed
 from polyfuse.codegen.cpu.patterns.dot_microkernel import dot_products
 from polyfuse.codegen.cpu.patterns.gemv import row_product
-from polyfuse.codegen.cpu.patterns.joined_loops import Shapes, one_loop_along_memory
 from polyfuse.codegen.cpu.patterns.microkernel import one_loop_of_steps
 from polyfuse.codegen.cpu.patterns.no_unroll import rows_not_written_out
 from polyfuse.codegen.cpu.patterns.nontemporal_stores import streams_inside
@@ -29,9 +28,10 @@ from polyfuse.codegen.cpu.patterns.scalar_promotion import Gathered, gathered
 from polyfuse.codegen.cpu.patterns.stencil_row import reads_several, stencil_row, two_rows
 from polyfuse.codegen.cpu.patterns.tile_epilogue import tile_row
 from polyfuse.codegen.cpu.patterns.tile_init import first_values
-from polyfuse.codegen.cpu.patterns.transposed_copies import copy_in_blocks, copy_in_strips
-from polyfuse.codegen.cpu.patterns.transposed_reads import transposed_reads
-from polyfuse.codegen.cpu.patterns.transposed_stores import row_by_row, transposed_store, whole_tile
+from polyfuse.codegen.cpu.patterns.transposed.copies import copy_in_blocks, copy_in_strips
+from polyfuse.codegen.cpu.patterns.transposed.joined_loops import Shapes, one_loop_along_memory
+from polyfuse.codegen.cpu.patterns.transposed.reads import transposed_reads
+from polyfuse.codegen.cpu.patterns.transposed.stores import row_by_row, transposed_store, whole_tile
 from polyfuse.codegen.cpu.patterns.triangle_border import steps_apart
 from polyfuse.codegen.cpu.patterns.triangular_microkernel import slanted_product
 from polyfuse.codegen.cpu.patterns.window_microkernel import over_windows

@@ -27,12 +27,12 @@ from polyfuse.codegen.cpu.intrinsics.reassociated import IN_ANY_ORDER
 from polyfuse.codegen.cpu.intrinsics.stack_arrays import STACK_BYTES
 from polyfuse.codegen.cpu.loop_patterns import CPU_PATTERNS
 from polyfuse.codegen.cpu.parallel import InRegions, is_region, read_here
-from polyfuse.codegen.cpu.patterns.joined_loops import Shapes
 from polyfuse.codegen.cpu.patterns.no_unroll import not_written_out
 from polyfuse.codegen.cpu.patterns.nontemporal_stores import in_lines, streamed, streams_inside
 from polyfuse.codegen.cpu.patterns.outer_loop_vectorize import rows_abreast
 from polyfuse.codegen.cpu.patterns.scalar_promotion import Gathered
-from polyfuse.codegen.cpu.patterns.transposed_stores import transposed_store
+from polyfuse.codegen.cpu.patterns.transposed.joined_loops import Shapes
+from polyfuse.codegen.cpu.patterns.transposed.stores import transposed_store
 from polyfuse.codegen.cpu.patterns.vectors_abreast import vectors_abreast
 from polyfuse.codegen.cpu.patterns.window_steps import values_of
 from polyfuse.codegen.looptree.body_source import Values

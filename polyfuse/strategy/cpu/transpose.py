@@ -5,7 +5,7 @@
 
         x . . . . j        y . . . . i       a row of x is a column of y: 1024 lines go by before the next element
           . # # .            . # # .         of any of them, in a tile 16, whose squares code generation transposes
-          i                  j               in registers (transposed_stores.py)
+          i                  j               in registers (transposed/stores.py)
 
 A transpose of 1024 x 1024 floats took 4.6 ms and takes 0.5; x + z' of 1000 x 1000 took 0.88 and takes 0.3 to 0.9 in
 different runs, 0.24 to 0.55 of NumPy's time in the same ones (one Zen 4 core).

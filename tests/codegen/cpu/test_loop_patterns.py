@@ -19,7 +19,7 @@ from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.machine import KiB, MiB, cpu
 from polyfuse.strategy import plan_for
 from tests.codegen.cpu.patterns.test_outer_loop_vectorize import abreast, filtered
-from tests.codegen.cpu.patterns.test_transposed_stores import convolution
+from tests.codegen.cpu.patterns.transposed.test_stores import convolution
 from tests.schedule.test_dot_microkernel import dots
 from tests.schedule.test_dot_microkernel import tiled as in_dots
 from tests.schedule.test_microkernel_verb import in_place, product, tiled

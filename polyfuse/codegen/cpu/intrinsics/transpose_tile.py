@@ -130,7 +130,8 @@ def _load(loaded: Tile, held: Operand, places: list[Any], rows: int) -> None:
             square = [ir.Constant(loaded.vector, ir.Undefined)] * lanes
             for c in range(first, min(loaded.rows, first + lanes)):
                 square[c - first] = loaded.load(places[c * loaded.vectors + vector], vector)
-            lines = transposed(builder, square)[: rows - vector * lanes]
+            there = max(0, rows - vector * lanes)  # whole lines may have more vectors than rows fill
+            lines = transposed(builder, square)[:there]
             for r, value in enumerate(lines, vector * lanes):
                 line = builder.add(held.data, builder.mul(held.strides[0], ir.Constant(ir.IntType(64), r)))
                 loaded.store_where(value, plus(builder, line, first * loaded.itemsize), None)

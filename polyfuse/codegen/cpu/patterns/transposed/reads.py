@@ -13,7 +13,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from polyfuse.codegen.cpu.patterns.transposed_stores import (
+from polyfuse.codegen.cpu.patterns.transposed.stores import (
     TILE_LIKE,
     column_axis,
     lies_across,

@@ -9,10 +9,10 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import nn
-from polyfuse.codegen.cpu.patterns.joined_loops import OneLoop, Shapes, one_loop_along_memory
+from polyfuse.codegen.cpu.patterns.transposed.joined_loops import OneLoop, Shapes, one_loop_along_memory
 from polyfuse.codegen.looptree.nodes import For, Node, Store
-from tests.codegen.cpu.patterns.test_transposed_copies import shown
-from tests.codegen.cpu.patterns.test_transposed_reads import copy, element
+from tests.codegen.cpu.patterns.transposed.test_copies import shown
+from tests.codegen.cpu.patterns.transposed.test_reads import copy, element
 from tests.strategy.cpu.test_convolutions import SMALL
 
 SHAPES: Shapes = {"b": (64, 3, 5, 16), "w": (48, 64, 3, 5)}

@@ -15,8 +15,8 @@ from dataclasses import replace
 from functools import partial, reduce
 
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import VECTOR_BYTES
-from polyfuse.codegen.cpu.patterns.transposed_reads import transposed_reads
-from polyfuse.codegen.cpu.patterns.transposed_stores import lies_across
+from polyfuse.codegen.cpu.patterns.transposed.reads import transposed_reads
+from polyfuse.codegen.cpu.patterns.transposed.stores import lies_across
 from polyfuse.codegen.looptree.index import binary, mentions, substituted
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Store
 from polyfuse.codegen.looptree.product import axis, movement

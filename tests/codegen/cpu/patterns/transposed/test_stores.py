@@ -12,7 +12,7 @@ import pytest
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.codegen.cpu.intrinsics.transpose_tile import store_transposed, tile_like
-from polyfuse.codegen.cpu.patterns.transposed_stores import row_by_row, transposed_store
+from polyfuse.codegen.cpu.patterns.transposed.stores import row_by_row, transposed_store
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Node, Store
 from polyfuse.ir.scalar import Read
 from tests.support.plain import plain_names

@@ -6,7 +6,7 @@
         for m < 4608: for c < 16: b_2d[m, c] = w_2d[16*j + c, m]
 
 Three elements of a window are too few for whole vectors of memory, and all of them are not: such a copy is then one in
-blocks (transposed_copies.py).
+blocks (copies.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from polyfuse.codegen.cpu.patterns.transposed_copies import copy_in_blocks
+from polyfuse.codegen.cpu.patterns.transposed.copies import copy_in_blocks
 from polyfuse.codegen.looptree.index import binary, is_number, mentions, substituted
 from polyfuse.codegen.looptree.nodes import Element, For, Store
 from polyfuse.codegen.looptree.product import growth

@@ -10,7 +10,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse.codegen.cpu.intrinsics.transpose_tile import load_transposed, tile_like
-from polyfuse.codegen.cpu.patterns.transposed_reads import transposed_reads
+from polyfuse.codegen.cpu.patterns.transposed.reads import transposed_reads
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Node, Store
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.scalar import Read
@@ -38,6 +38,24 @@ def test_the_operation_and_its_plain_form_are_the_transpose(shape: tuple[int, in
         y = np.zeros(shape, dtype)
         wrapped(space["moved"])(x, y)
         np.testing.assert_array_equal(y, x[1, :, 2:].T)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(36, 8), (34, 8), (17, 4), (40, 16), (33, 7)])
+def test_rows_behind_the_last_are_not_written(rows: int, columns: int) -> None:
+    """36 rows are 48 in whole lines of 64 bytes, of which the last vector of 8 has none."""
+    text = SOURCE.format(rows=rows, columns=columns, width=16).replace(
+        f"tile_like(y, {rows},", "tile_like(y, 64,"
+    )
+    text = text.replace("    load_", "    held[:] = 7\n    load_").replace(
+        f"in range({rows})", "in range(64)"
+    )
+    space = {"tile_like": tile_like, "load_transposed": load_transposed}
+    exec(text, space)
+    x = np.random.default_rng(3).standard_normal((3, columns, rows + 2)).astype("float32")
+    y = np.zeros((64, columns), "float32")
+    numba.njit(space["moved"])(x, y)
+    np.testing.assert_array_equal(y[:rows], x[1, :, 2:].T)
+    np.testing.assert_array_equal(y[rows:], 7)
 
 
 def test_a_read_of_every_second_column_is_the_transpose_too() -> None:

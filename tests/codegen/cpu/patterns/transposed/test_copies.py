@@ -10,10 +10,10 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import nn
-from polyfuse.codegen.cpu.patterns.transposed_copies import copy_in_blocks, copy_in_strips
+from polyfuse.codegen.cpu.patterns.transposed.copies import copy_in_blocks, copy_in_strips
 from polyfuse.codegen.looptree.nodes import Element, For, Node, Store
 from polyfuse.machine import Machine
-from tests.codegen.cpu.patterns.test_transposed_reads import copy, element
+from tests.codegen.cpu.patterns.transposed.test_reads import copy, element
 
 PACKED = copy(element("b", "p", "k", "c"), element("w", "64 * p + c", "k"))
 

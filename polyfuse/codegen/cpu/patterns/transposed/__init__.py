@@ -1,0 +1,1 @@
+"""Results and factors that lie across memory: whole vectors of them, turned in registers."""
