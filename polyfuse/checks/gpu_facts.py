@@ -1,4 +1,4 @@
-"""What results say of the GPU they were measured on."""
+"""The facts of a GPU that results are recorded with."""
 
 from __future__ import annotations
 

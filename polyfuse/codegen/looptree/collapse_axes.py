@@ -58,7 +58,8 @@ def with_joined_axes(kernel: Kernel) -> tuple[Kernel, tuple[Joined, ...]]:
     body = kernel.body
     taken = {*kernel.arrays, *kernel.sizes, *variables(body)}
     shapes = {name: tensor.shape for name, tensor in kernel.arrays.items()}
-    asked = list(shapes)
+    choosing = _choosing(body)
+    asked = [name for name in shapes if name not in choosing]
     for array in asked:
         for axis in range(len(shapes[array]) - 1):
             inner = shapes[array][axis + 1]
@@ -88,7 +89,9 @@ def _changed(body: Node, array: str, axis: int, size: int) -> Places | None:
     reads, writes = touched(body, array)
     asked = [element for loop in _loops(body) for element, _ in loop.ahead if element.array == array]
     elements = [*reads, *writes, *asked]
-    if any(is_chosen(element) for element in elements) or array in _choosing(body):
+    if not any(_quotients(value) for element in elements for value in element.subscripts[axis : axis + 2]):
+        return None
+    if any(is_chosen(element) for element in elements):
         return None
     better: Places = {}
     improved = False

@@ -206,16 +206,10 @@ def _quotient(of: ast.expr, by: int) -> tuple[list[tuple[ast.expr, int]], tuple[
     Of x // by = -((by - 1 - x) // by) that with the smaller factors, so that one quotient has one rest.
     """
     found = []
-    for sign in (1, -1):
-        parts = [(atom, sign * factor) for atom, factor in terms(of)]
-        if sign < 0:
-            parts.append((ast.Constant(1), by - 1))
-        factors: dict[str, tuple[ast.expr, int]] = {}
-        for atom, factor in parts:
-            text = ast.unparse(atom)
-            factors[text] = (atom, factor + factors.get(text, (atom, 0))[1])
-        rest = tuple(sorted((text, factor % by) for text, (_, factor) in factors.items() if factor % by))
-        multiples = [(atom, sign * (factor // by)) for atom, factor in factors.values()]
+    for sign, value in ((1, of), (-1, ast.BinOp(ast.Constant(by - 1), ast.Sub(), of))):
+        parts = terms(value)
+        rest = tuple(sorted((ast.unparse(atom), factor % by) for atom, factor in parts if factor % by))
+        multiples = [(atom, sign * (factor // by)) for atom, factor in parts]
         found.append((multiples, rest, sign))
     return min(found, key=lambda one: ([factor for text, factor in one[1] if text != "1"], one[1]))
 

@@ -13,7 +13,7 @@ SHAPES: dict[str, tuple[int | str, ...]] = {"x": (4, 6, 8), "y": (4, 6, 8), "z":
 
 
 def joined(*parts: Node) -> tuple[tuple[Joined, ...], list[str]]:
-    """What is joined, and the elements then: of each store the target, then what it reads."""
+    """The arrays that are joined, and the elements of the stores then: of each the target, then its reads."""
     arrays = {name: Tensor(name, shape, "float32", "input") for name, shape in SHAPES.items()}
     made: Kernel = replace(kernel(Block(parts)), arrays=arrays)
     done, found = with_joined_axes(made)

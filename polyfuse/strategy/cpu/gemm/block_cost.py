@@ -55,7 +55,7 @@ with 12 and 14 rows products of 1344 and 2016 took 1 to 5 % longer than with 8 (
 
 MISSED = 11.0
 """Cycles of a line that comes into L1 unasked for, where several that are needed at once lie in pages of their own. Of
-products of 1 x 1 windows, whose rows are 6 neighbours in memory, times beyond those of their arithmetic, per line that
+products of 1 x 1 windows, whose rows are 6 neighbours in memory, times beyond those expected without it, per line that
 they touch, ns: 256 to 64 channels of 56 x 56 3.6, 64 to 256 3.5, 512 to 128 of 28 x 28 3.5, 128 to 512 3.6; of 64 to 64
 of 56 x 56, whose lines stay in L1 for several tiles, 4 per line that there is (one core of a Zen 3)."""
 
@@ -302,9 +302,9 @@ def packing(task: Task, b: Blocking) -> float:
             size = elements * task.itemsize
             slower = PACKED_ACROSS if not operand.contiguous else STRIDED if _apart(operand) else 1.0
             rate = task.coming(task.held) * operand.by_cores if operand.by_cores else task.rate(size)
-            total += slower * 2 * size * times / rate / operand.turns
-    if b.pack_left and not task.left.fixed and not task.left.contiguous:
-        total = max(total, _missed(task, b))
+            passing = slower * 2 * size * times / rate / operand.turns
+            parts = operand is task.left and not operand.contiguous
+            total += max(passing, _missed(task, b)) if parts else passing
     return total
 
 
@@ -334,7 +334,7 @@ def turning(task: Task, b: Blocking) -> float:
     if not task.across:
         return 0.0
     size = e.batches * e.rows * e.columns * task.itemsize
-    stride = e.batches * e.rows * task.itemsize
+    stride = e.batches * e.rows * task.itemsize  # from one column's image to the next; batches are its rows
     missed = e.batches * _apart_seconds(task, b.rows, e.columns, b.width, stride)
     return TRANSPOSING * 2 * size / task.rate(b.rows * b.columns * task.itemsize) + missed
 

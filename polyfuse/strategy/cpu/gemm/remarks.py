@@ -34,6 +34,10 @@ def sentences(task: Task, b: Blocking, names: tuple[str, str, str], often: float
         lines.append(
             f"{columns} in blocks of {b.width}: {bytes_text(block)} of {task.right.tensor} in {m.level(block).name}"
         )
+    if b.inside:
+        lines.append(
+            f"{e.alike} batches go through a block one after the other: {task.right.tensor} comes once for all"
+        )
     if task.asks(b):
         following = f"{b.columns} columns" if blocks == 1 else f"{b.steps} steps"
         lines.append(f"each tile asks for its share of the next {following} of {task.right.tensor}")

@@ -277,6 +277,15 @@ def test_the_decision_in_words() -> None:
     )
 
 
+def test_batches_that_go_through_a_block_together_are_said() -> None:
+    t = replace(task(8, 512, 512), extents=Extents(8, 512, 512, batches=8, alike=8))
+    apart, together = (
+        Blocking(8, 32, 512, 32, False, True, seconds=0.01, inside=each) for each in (False, True)
+    )
+    said = set(sentences(t, together, ("l", "j", "m"))) - set(sentences(t, apart, ("l", "j", "m")))
+    assert said == {"8 batches go through a block one after the other: w comes once for all"}
+
+
 def test_blocks_of_steps_are_equal_where_steps_are_a_multiple_of_their_number() -> None:
     """A block that is shorter than the others has loops of its own, and in a triangle slower tiles."""
     assert [*step_blocks(task(1400, 1400, 1800, AVX2, itemsize=8), 6)] == [300, 264, 150]

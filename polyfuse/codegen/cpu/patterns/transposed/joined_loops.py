@@ -5,8 +5,8 @@
         w_2d = joined(joined(w, 2), 1)
         for m < 4608: for c < 16: b_2d[m, c] = w_2d[16*j + c, m]
 
-Three elements of a window are too few for whole vectors of memory, and all of them are not: such a copy is then one in
-blocks (copies.py).
+The three elements of a window's row are too few for whole vectors of memory; all that a filter has are enough, and the
+copy is one in blocks (copies.py).
 """
 
 from __future__ import annotations
@@ -43,11 +43,10 @@ class _Copy:
 
 def one_loop_along_memory(top: For, shapes: Shapes, unused: Callable[[str], str]) -> OneLoop | None:
     """The loops of a copy with those that go along memory as one; None if that makes no copy in blocks of them."""
-    before = _copy_of(top, shapes)
-    if before is None:
+    copy = _copy_of(top, shapes)
+    if copy is None:
         return None
-    copy = before
-    for at in reversed(range(len(before.loops) - 2)):
+    for at in reversed(range(len(copy.loops) - 2)):
         copy = _merged(copy, at) or copy
     if not copy.joined:
         return None
