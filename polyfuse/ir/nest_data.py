@@ -24,18 +24,7 @@ AnyNest = TypeVar("AnyNest", bound="NestData")
 
 @dataclass(frozen=True)
 class NestData:
-    """Tensors, statements and their original order, not checked.
-
-    Attributes:
-        tensors: The tensors, in the order of a call's arguments.
-        statements: The statements.
-        order: The original order, a schedule tree.
-        context: The isl set of allowed symbolic sizes.
-        constants: The values of tensors with role constant. They refer to the model's arrays, and nests are compared
-            without them.
-        name: The name shown in reports.
-        defaults: The values of scalar inputs that a call may leave out.
-    """
+    """Tensors, statements and their original order, not checked; the fields are described with `polyfuse.ir.Nest`."""
 
     tensors: tuple[Tensor, ...]
     statements: tuple[Statement, ...]
