@@ -14,102 +14,303 @@ from polyfuse.nn.graph import INTEGERS, REMAINDER, Operand, Value, chosen, compa
 
 
 def abs(x: Value) -> Value:
-    """The absolute value. Statement abs, tensor a."""
+    """The absolute value. Statement abs, tensor a.
+
+    Args:
+        x: A value of floats or integers.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats or integers.
+    """
     return pointwise("abs", "abs({0})", x, integers=True)
 
 
 def power(x: Operand, y: Operand) -> Value:
-    """`x ** y`, broadcast as in NumPy. Statement pow, tensor a."""
+    """`x ** y`, broadcast as in NumPy. Statement pow, tensor a.
+
+    Args:
+        x: The base: a value, an array or a number.
+        y: The exponent, as x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, their types differ, or their shapes do not broadcast.
+    """
     return pointwise("pow", "{0} ** {1}", x, y, integers=True)
 
 
 def square(x: Value) -> Value:
-    """`x * x`. Statement square, tensor a."""
+    """`x * x`. Statement square, tensor a.
+
+    Args:
+        x: A value of floats or integers.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats or integers.
+    """
     return pointwise("square", "{0} * {0}", x, integers=True)
 
 
 def reciprocal(x: Value) -> Value:
-    """`1 / x`. Statement reciprocal, tensor a."""
+    """`1 / x`. Statement reciprocal, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("reciprocal", "1.0 / {0}", x)
 
 
 def rsqrt(x: Value) -> Value:
-    """`1 / sqrt(x)`. Statement rsqrt, tensor a."""
+    """`1 / sqrt(x)`. Statement rsqrt, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("rsqrt", "1.0 / sqrt({0})", x)
 
 
 def sin(x: Value) -> Value:
-    """The sine. Statement sin, tensor a."""
+    """The sine. Statement sin, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("sin", "sin({0})", x)
 
 
 def cos(x: Value) -> Value:
-    """The cosine. Statement cos, tensor a."""
+    """The cosine. Statement cos, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("cos", "cos({0})", x)
 
 
 def tan(x: Value) -> Value:
-    """The tangent. Statement tan, tensor a."""
+    """The tangent. Statement tan, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("tan", "tan({0})", x)
 
 
 def asin(x: Value) -> Value:
-    """The angle whose sine is x; NaN outside of [-1, 1]. Statement asin, tensor a."""
+    """The angle whose sine is x; NaN outside of [-1, 1]. Statement asin, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("asin", "asin({0})", x)
 
 
 def acos(x: Value) -> Value:
-    """The angle whose cosine is x; NaN outside of [-1, 1]. Statement acos, tensor a."""
+    """The angle whose cosine is x; NaN outside of [-1, 1]. Statement acos, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("acos", "acos({0})", x)
 
 
 def atan(x: Value) -> Value:
-    """The angle whose tangent is x. Statement atan, tensor a."""
+    """The angle whose tangent is x. Statement atan, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("atan", "atan({0})", x)
 
 
 def sinh(x: Value) -> Value:
-    """The hyperbolic sine. Statement sinh, tensor a."""
+    """The hyperbolic sine. Statement sinh, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("sinh", "sinh({0})", x)
 
 
 def cosh(x: Value) -> Value:
-    """The hyperbolic cosine. Statement cosh, tensor a."""
+    """The hyperbolic cosine. Statement cosh, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("cosh", "cosh({0})", x)
 
 
 def asinh(x: Value) -> Value:
-    """The inverse of the hyperbolic sine. Statement asinh, tensor a."""
+    """The inverse of the hyperbolic sine. Statement asinh, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("asinh", "asinh({0})", x)
 
 
 def acosh(x: Value) -> Value:
-    """The inverse of the hyperbolic cosine; NaN below 1. Statement acosh, tensor a."""
+    """The inverse of the hyperbolic cosine; NaN below 1. Statement acosh, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("acosh", "acosh({0})", x)
 
 
 def atanh(x: Value) -> Value:
-    """The inverse of the hyperbolic tangent; NaN outside of [-1, 1]. Statement atanh, tensor a."""
+    """The inverse of the hyperbolic tangent; NaN outside of [-1, 1]. Statement atanh, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("atanh", "atanh({0})", x)
 
 
 def erf(x: Value) -> Value:
-    """The error function. Statement erf, tensor a."""
+    """The error function. Statement erf, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("erf", "erf({0})", x)
 
 
 def exp2(x: Value) -> Value:
-    """`2 ** x`. Statement exp2, tensor a."""
+    """`2 ** x`. Statement exp2, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("exp2", f"exp({math.log(2)!r} * {{0}})", x)
 
 
 def log2(x: Value) -> Value:
-    """The logarithm to base 2. Statement log2, tensor a."""
+    """The logarithm to base 2. Statement log2, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("log2", f"log({{0}}) / {math.log(2)!r}", x)
 
 
 def log10(x: Value) -> Value:
-    """The logarithm to base 10. Statement log10, tensor a."""
+    """The logarithm to base 10. Statement log10, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("log10", f"log({{0}}) / {math.log(10)!r}", x)
 
 
@@ -148,28 +349,78 @@ _EXPM1 = "where(abs({0}) < 1.0, 2.0 * tanh(0.5 * {0}) / (1.0 - tanh(0.5 * {0})),
 
 
 def sign(x: Value) -> Value:
-    """-1, 0 or 1; 0 of NaN, as in torch. Statement sign, tensor a."""
+    """-1, 0 or 1; 0 of NaN, as in torch. Statement sign, tensor a.
+
+    Args:
+        x: A value of floats or integers.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats or integers.
+    """
     text = "where({0} > 0.0, 1.0, where({0} < 0.0, -1.0, 0.0))"
     return pointwise("sign", text, x, integers=text.replace(".0", ""))
 
 
 def floor(x: Value) -> Value:
-    """The largest whole number that is not larger. Statement floor, tensor a."""
+    """The largest whole number that is not larger. Statement floor, tensor a.
+
+    Args:
+        x: A value of floats or integers.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats or integers.
+    """
     return pointwise("floor", "floor({0})", x, integers="{0}")
 
 
 def ceil(x: Value) -> Value:
-    """The smallest whole number that is not smaller. Statement ceil, tensor a."""
+    """The smallest whole number that is not smaller. Statement ceil, tensor a.
+
+    Args:
+        x: A value of floats or integers.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats or integers.
+    """
     return pointwise("ceil", "ceil({0})", x, integers="{0}")
 
 
 def trunc(x: Value) -> Value:
-    """The whole number next to x on the side of 0. Statement trunc, tensor a."""
+    """The whole number next to x on the side of 0. Statement trunc, tensor a.
+
+    Args:
+        x: A value of floats or integers.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats or integers.
+    """
     return pointwise("trunc", "where({0} < 0.0, ceil({0}), floor({0}))", x, integers="{0}")
 
 
 def round(x: Value) -> Value:
-    """The nearest whole number, the even one of two that are equally near. Statement rint, tensor a."""
+    """The nearest whole number, the even one of two that are equally near. Statement rint, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     below, part = "floor({0})", "({0} - floor({0}))"
     even = f"2.0 * ceil(0.5 * {below})"
     return pointwise("rint", f"where({part} < 0.5, {below}, where({part} > 0.5, {below} + 1.0, {even}))", x)
@@ -211,32 +462,97 @@ def remainder(x: Operand, y: Operand) -> Value:
 
 
 def bitwise_and(x: Operand, y: Operand) -> Value:
-    """The bits that both integers have. Statement bitwise_and, tensor a."""
+    """The bits that both integers have. Statement bitwise_and, tensor a.
+
+    Args:
+        x: A value or array of integers, or a whole number.
+        y: As x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, types differ or are no integers, or shapes do not broadcast.
+    """
     return _of_bits("bitwise_and", "{0} & {1}", x, y)
 
 
 def bitwise_or(x: Operand, y: Operand) -> Value:
-    """The bits that one integer or both have. Statement bitwise_or, tensor a."""
+    """The bits that one integer or both have. Statement bitwise_or, tensor a.
+
+    Args:
+        x: A value or array of integers, or a whole number.
+        y: As x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, types differ or are no integers, or shapes do not broadcast.
+    """
     return _of_bits("bitwise_or", "{0} | {1}", x, y)
 
 
 def bitwise_xor(x: Operand, y: Operand) -> Value:
-    """The bits that one integer has and the other has not. Statement bitwise_xor, tensor a."""
+    """The bits that one integer has and the other has not. Statement bitwise_xor, tensor a.
+
+    Args:
+        x: A value or array of integers, or a whole number.
+        y: As x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, types differ or are no integers, or shapes do not broadcast.
+    """
     return _of_bits("bitwise_xor", "{0} ^ {1}", x, y)
 
 
 def bitwise_not(x: Value) -> Value:
-    """The bits that an integer has not: `-x - 1`. Statement bitwise_not, tensor a."""
+    """The bits that an integer has not: `-x - 1`. Statement bitwise_not, tensor a.
+
+    Args:
+        x: A value of integers.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of integers.
+    """
     return _of_bits("bitwise_not", "-{0} - 1", x)
 
 
 def left_shift(x: Operand, y: Operand) -> Value:
-    """Integers with their bits moved up by y places: `x << y`. Statement left_shift, tensor a."""
+    """Integers with their bits moved up by y places: `x << y`. Statement left_shift, tensor a.
+
+    Args:
+        x: The numbers: a value or array of integers, or a whole number.
+        y: The numbers of places, as x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, types differ or are no integers, or shapes do not broadcast.
+    """
     return _of_bits("left_shift", "{0} << {1}", x, y)
 
 
 def right_shift(x: Operand, y: Operand) -> Value:
-    """Integers with their bits moved down by y places: `x >> y`. Statement right_shift, tensor a."""
+    """Integers with their bits moved down by y places: `x >> y`. Statement right_shift, tensor a.
+
+    Args:
+        x: The numbers: a value or array of integers, or a whole number.
+        y: The numbers of places, as x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, types differ or are no integers, or shapes do not broadcast.
+    """
     return _of_bits("right_shift", "{0} >> {1}", x, y)
 
 
@@ -274,66 +590,195 @@ def clamp(x: Operand, low: Operand | None = None, high: Operand | None = None) -
 
 
 def less(x: Operand, y: Operand) -> Value:
-    """1 where x < y, else 0. Statement less, tensor a."""
+    """1 where x < y, else 0. Statement less, tensor a.
+
+    Args:
+        x: A value, an array or a number.
+        y: As x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, their types differ, or their shapes do not broadcast.
+    """
     return compared("less", "<", x, y)
 
 
 def less_equal(x: Operand, y: Operand) -> Value:
-    """1 where x <= y, else 0. Statement less_equal, tensor a."""
+    """1 where x <= y, else 0. Statement less_equal, tensor a.
+
+    Args:
+        x: A value, an array or a number.
+        y: As x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, their types differ, or their shapes do not broadcast.
+    """
     return compared("less_equal", "<=", x, y)
 
 
 def greater(x: Operand, y: Operand) -> Value:
-    """1 where x > y, else 0. Statement greater, tensor a."""
+    """1 where x > y, else 0. Statement greater, tensor a.
+
+    Args:
+        x: A value, an array or a number.
+        y: As x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, their types differ, or their shapes do not broadcast.
+    """
     return compared("greater", ">", x, y)
 
 
 def greater_equal(x: Operand, y: Operand) -> Value:
-    """1 where x >= y, else 0. Statement greater_equal, tensor a."""
+    """1 where x >= y, else 0. Statement greater_equal, tensor a.
+
+    Args:
+        x: A value, an array or a number.
+        y: As x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, their types differ, or their shapes do not broadcast.
+    """
     return compared("greater_equal", ">=", x, y)
 
 
 def equal(x: Operand, y: Operand) -> Value:
-    """1 where x == y, else 0. Statement equal, tensor a."""
+    """1 where x == y, else 0. Statement equal, tensor a.
+
+    Args:
+        x: A value, an array or a number.
+        y: As x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, their types differ, or their shapes do not broadcast.
+    """
     return compared("equal", "==", x, y)
 
 
 def not_equal(x: Operand, y: Operand) -> Value:
-    """1 where x != y, else 0: also where one is NaN. Statement not_equal, tensor a."""
+    """1 where x != y, else 0: also where one is NaN. Statement not_equal, tensor a.
+
+    Args:
+        x: A value, an array or a number.
+        y: As x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, their types differ, or their shapes do not broadcast.
+    """
     text = "where({0} == {1}, 0.0, 1.0)"
     return pointwise("not_equal", text, x, y, integers=text.replace(".0", ""), truths=True)
 
 
 def isnan(x: Value) -> Value:
-    """1 where x is NaN, else 0. Statement isnan, tensor a."""
+    """1 where x is NaN, else 0. Statement isnan, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("isnan", "where(abs({0}) >= 0.0, 0.0, 1.0)", x)
 
 
 def isinf(x: Value) -> Value:
-    """1 where x is inf or -inf, else 0. Statement isinf, tensor a."""
+    """1 where x is inf or -inf, else 0. Statement isinf, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("isinf", "where(abs({0}) == inf, 1.0, 0.0)", x)
 
 
 def logical_and(x: Operand, y: Operand) -> Value:
-    """1 where neither x nor y is 0, else 0. Statement logical_and, tensor a."""
+    """1 where neither x nor y is 0, else 0. Statement logical_and, tensor a.
+
+    Args:
+        x: A value, an array or a number.
+        y: As x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, their types differ, or their shapes do not broadcast.
+    """
     text = "where({0} == 0.0, 0.0, where({1} == 0.0, 0.0, 1.0))"
     return pointwise("logical_and", text, x, y, integers=text.replace(".0", ""), truths=True)
 
 
 def logical_or(x: Operand, y: Operand) -> Value:
-    """1 where x or y is not 0, else 0. Statement logical_or, tensor a."""
+    """1 where x or y is not 0, else 0. Statement logical_or, tensor a.
+
+    Args:
+        x: A value, an array or a number.
+        y: As x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, their types differ, or their shapes do not broadcast.
+    """
     text = "where({0} == 0.0, where({1} == 0.0, 0.0, 1.0), 1.0)"
     return pointwise("logical_or", text, x, y, integers=text.replace(".0", ""), truths=True)
 
 
 def logical_xor(x: Operand, y: Operand) -> Value:
-    """1 where one of x and y is 0 and the other is not, else 0. Statement logical_xor, tensor a."""
+    """1 where one of x and y is 0 and the other is not, else 0. Statement logical_xor, tensor a.
+
+    Args:
+        x: A value, an array or a number.
+        y: As x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, their types differ, or their shapes do not broadcast.
+    """
     text = "where({0} == 0.0, where({1} == 0.0, 0.0, 1.0), where({1} == 0.0, 1.0, 0.0))"
     return pointwise("logical_xor", text, x, y, integers=text.replace(".0", ""), truths=True)
 
 
 def logical_not(x: Value) -> Value:
-    """1 where x is 0, else 0. Statement logical_not, tensor a."""
+    """1 where x is 0, else 0. Statement logical_not, tensor a.
+
+    Args:
+        x: A value of numbers or truth values.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value.
+    """
     text = "where({0} == 0.0, 1.0, 0.0)"
     return pointwise("logical_not", text, x, integers=text.replace(".0", ""), truths=True)
 
@@ -360,17 +805,47 @@ def where(condition: Operand, x: Operand, y: Operand) -> Value:
 
 
 def relu6(x: Value) -> Value:
-    """`min(max(x, 0), 6)`. Statement relu6, tensor a."""
+    """`min(max(x, 0), 6)`. Statement relu6, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("relu6", "min(max({0}, 0), 6)", x)
 
 
 def hardsigmoid(x: Value) -> Value:
-    """`min(max(x + 3, 0), 6) / 6`. Statement hardsigmoid, tensor a."""
+    """`min(max(x + 3, 0), 6) / 6`. Statement hardsigmoid, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("hardsigmoid", "min(max({0} + 3.0, 0), 6) / 6.0", x)
 
 
 def hardswish(x: Value) -> Value:
-    """`x * hardsigmoid(x)`. Howard et al., Searching for MobileNetV3 (2019). Statement hardswish, tensor a."""
+    """`x * hardsigmoid(x)`. Howard et al., Searching for MobileNetV3 (2019). Statement hardswish, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("hardswish", "{0} * min(max({0} + 3.0, 0), 6) / 6.0", x)
 
 
@@ -411,7 +886,17 @@ def softplus(x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
 
 
 def log_sigmoid(x: Value) -> Value:
-    """`-log(1 + exp(-x))`, without overflow. Statements decay, log1p, log_sigmoid; tensors a."""
+    """`-log(1 + exp(-x))`, without overflow. Statements decay, log1p, log_sigmoid; tensors a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     decay = pointwise("decay", "exp(where({0} < 0.0, {0}, -{0}))", x)  # -abs(x), with one slope at 0
     return pointwise("log_sigmoid", "min({0}, 0) - {1}", x, log1p(decay))
 

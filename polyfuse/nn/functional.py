@@ -40,17 +40,50 @@ class Layer(Protocol):
 
 
 def add(x: Operand, y: Operand) -> Value:
-    """`x + y`, broadcast as in NumPy. Statement add, tensor a."""
+    """`x + y`, broadcast as in NumPy. Statement add, tensor a.
+
+    Args:
+        x: A value, an array or a number.
+        y: As x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, their types differ, or their shapes do not broadcast.
+    """
     return pointwise("add", "{0} + {1}", x, y, integers=True)
 
 
 def subtract(x: Operand, y: Operand) -> Value:
-    """`x - y`, broadcast as in NumPy. Statement sub, tensor a."""
+    """`x - y`, broadcast as in NumPy. Statement sub, tensor a.
+
+    Args:
+        x: What is subtracted from: a value, an array or a number.
+        y: What is subtracted, as x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, their types differ, or their shapes do not broadcast.
+    """
     return pointwise("sub", "{0} - {1}", x, y, integers=True)
 
 
 def multiply(x: Operand, y: Operand) -> Value:
-    """`x * y`, broadcast as in NumPy. Statement mul, tensor a."""
+    """`x * y`, broadcast as in NumPy. Statement mul, tensor a.
+
+    Args:
+        x: A value, an array or a number.
+        y: As x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, their types differ, or their shapes do not broadcast.
+    """
     return pointwise("mul", "{0} * {1}", x, y, integers=True)
 
 
@@ -85,27 +118,79 @@ def divide(x: Operand, y: Operand, rounding: Literal["floor", "trunc"] | None = 
 
 
 def maximum(x: Operand, y: Operand) -> Value:
-    """The larger element, NaN if either is. Statement maximum, tensor a."""
+    """The larger element, NaN if either is. Statement maximum, tensor a.
+
+    Args:
+        x: A value, an array or a number.
+        y: As x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, their types differ, or their shapes do not broadcast.
+    """
     return pointwise("maximum", "max({0}, {1})", x, y, integers=True)
 
 
 def minimum(x: Operand, y: Operand) -> Value:
-    """The smaller element, NaN if either is. Statement minimum, tensor a."""
+    """The smaller element, NaN if either is. Statement minimum, tensor a.
+
+    Args:
+        x: A value, an array or a number.
+        y: As x; one of the two is a value.
+
+    Returns:
+        A value of the broadcast shape and the operands' type.
+
+    Raises:
+        BadArgument: if neither is a value, their types differ, or their shapes do not broadcast.
+    """
     return pointwise("minimum", "min({0}, {1})", x, y, integers=True)
 
 
 def exp(x: Value) -> Value:
-    """`e ** x`. Statement exp, tensor a."""
+    """`e ** x`. Statement exp, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("exp", "exp({0})", x)
 
 
 def log(x: Value) -> Value:
-    """The natural logarithm. Statement log, tensor a."""
+    """The natural logarithm. Statement log, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("log", "log({0})", x)
 
 
 def sqrt(x: Value) -> Value:
-    """The square root. Statement sqrt, tensor a."""
+    """The square root. Statement sqrt, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("sqrt", "sqrt({0})", x)
 
 
@@ -129,7 +214,17 @@ def cast(x: Value, dtype: str) -> Value:
 
 
 def relu(x: Value) -> Value:
-    """max(x, 0); NaN stays NaN. Statement relu, tensor a."""
+    """max(x, 0); NaN stays NaN. Statement relu, tensor a.
+
+    Args:
+        x: A value of floats or integers.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats or integers.
+    """
     return pointwise("relu", "max({0}, 0)", x, integers=True)
 
 
@@ -148,17 +243,47 @@ def leaky_relu(x: Value, slope: float = 0.01) -> Value:
 
 
 def tanh(x: Value) -> Value:
-    """The hyperbolic tangent. Statement tanh, tensor a."""
+    """The hyperbolic tangent. Statement tanh, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("tanh", "tanh({0})", x)
 
 
 def sigmoid(x: Value) -> Value:
-    """1 / (1 + exp(-x)). Statement sigmoid, tensor a."""
+    """1 / (1 + exp(-x)). Statement sigmoid, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("sigmoid", "1.0 / (1.0 + exp(-{0}))", x)
 
 
 def silu(x: Value) -> Value:
-    """`x / (1 + exp(-x))`, also called swish. Statement silu, tensor a."""
+    """`x / (1 + exp(-x))`, also called swish. Statement silu, tensor a.
+
+    Args:
+        x: A value of floats.
+
+    Returns:
+        A value of the shape and type of x.
+
+    Raises:
+        BadArgument: if x is no value of floats.
+    """
     return pointwise("silu", "{0} / (1.0 + exp(-{0}))", x)
 
 

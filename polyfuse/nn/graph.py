@@ -174,11 +174,31 @@ class Value:
         return abs(self)
 
     def eq(self, other: Operand) -> Value:
-        """1 where this value equals another, else 0, as `nn.equal`."""
+        """1 where this value equals another, else 0, as `nn.equal`.
+
+        Args:
+            other: A value, an array or a number.
+
+        Returns:
+            A value of the broadcast shape and the operands' type.
+
+        Raises:
+            BadArgument: if types differ, or shapes do not broadcast.
+        """
         return compared("equal", "==", self, other)
 
     def ne(self, other: Operand) -> Value:
-        """1 where this value differs from another or one is NaN, else 0, as `nn.not_equal`."""
+        """1 where this value differs from another or one is NaN, else 0, as `nn.not_equal`.
+
+        Args:
+            other: A value, an array or a number.
+
+        Returns:
+            A value of the broadcast shape and the operands' type.
+
+        Raises:
+            BadArgument: if types differ, or shapes do not broadcast.
+        """
         return pointwise(
             "not_equal",
             "where({0} == {1}, 0.0, 1.0)",
@@ -190,22 +210,66 @@ class Value:
 
     @torch_names(dim="axis", keepdim="keepdims")
     def sum(self, axis: Axes = None, keepdims: bool = False) -> Value:
-        """The sum over some axes, as `nn.sum`."""
+        """The sum over some axes, as `nn.sum`.
+
+        Args:
+            axis: The axes, or one of them; all by default.
+            keepdims: True keeps them, with size 1.
+
+        Returns:
+            A value of the shape that is left.
+
+        Raises:
+            BadArgument: if an axis does not exist or is named twice.
+        """
         return apply(Reduce("sum", axes_of("sum", self, axis), keepdims), (self,))
 
     @torch_names(dim="axis", keepdim="keepdims")
     def mean(self, axis: Axes = None, keepdims: bool = False) -> Value:
-        """The mean over some axes, as `nn.mean`."""
+        """The mean over some axes, as `nn.mean`.
+
+        Args:
+            axis: The axes, or one of them; all by default.
+            keepdims: True keeps them, with size 1.
+
+        Returns:
+            A value of the shape that is left.
+
+        Raises:
+            BadArgument: if an axis does not exist or is named twice.
+        """
         return apply(Reduce("mean", axes_of("mean", self, axis), keepdims), (self,))
 
     @torch_names(dim="axis", keepdim="keepdims")
     def max(self, axis: Axes = None, keepdims: bool = False) -> Value:
-        """The maximum over some axes, as `nn.max`."""
+        """The maximum over some axes, as `nn.max`.
+
+        Args:
+            axis: The axes, or one of them; all by default.
+            keepdims: True keeps them, with size 1.
+
+        Returns:
+            A value of the shape that is left.
+
+        Raises:
+            BadArgument: if an axis does not exist or is named twice.
+        """
         return apply(Reduce("max", axes_of("max", self, axis), keepdims), (self,))
 
     @torch_names(dim="axis", keepdim="keepdims")
     def min(self, axis: Axes = None, keepdims: bool = False) -> Value:
-        """The minimum over some axes, as `nn.min`."""
+        """The minimum over some axes, as `nn.min`.
+
+        Args:
+            axis: The axes, or one of them; all by default.
+            keepdims: True keeps them, with size 1.
+
+        Returns:
+            A value of the shape that is left.
+
+        Raises:
+            BadArgument: if an axis does not exist or is named twice.
+        """
         return apply(Reduce("min", axes_of("min", self, axis), keepdims), (self,))
 
     def permute(self, *axes: int | Sequence[int]) -> Value:

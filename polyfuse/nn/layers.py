@@ -94,6 +94,18 @@ class Linear(Module):
         dtype: str = "float32",
         seed: int | np.random.Generator = 0,
     ) -> None:
+        """Draw the weights.
+
+        Args:
+            in_features: The size of the input's last axis.
+            out_features: The size of the output's last axis.
+            bias: False leaves the bias out.
+            dtype: The element type of the weights: "float32", "float64", "float16" or "bfloat16".
+            seed: Seeds the weights: a number, or a numpy Generator that several layers share.
+
+        Raises:
+            BadArgument: if a size is below 1, or dtype is another type.
+        """
         element, sizes = dtype_of(dtype), all_whole("Linear", (in_features, out_features))
         if min(sizes) < 1:
             raise BadArgument(f"Linear({in_features}, {out_features}): both sizes must be at least 1")
@@ -125,8 +137,7 @@ class Linear(Module):
 class Embedding(Module):
     """Rows of `weight` (num, dim), chosen by number: input (…) of integers from 0 to num - 1, output (…, dim).
 
-    Weights are drawn from the standard normal distribution, by shape and `seed`; row `padding_idx` is 0. BadArgument is
-    raised for a size below 1, and for a `padding_idx` that is not a row.
+    Weights are drawn from the standard normal distribution, by shape and `seed`; row `padding_idx` is 0.
     """
 
     def __init__(
@@ -137,6 +148,18 @@ class Embedding(Module):
         dtype: str = "float32",
         seed: int | np.random.Generator = 0,
     ) -> None:
+        """Draw the rows.
+
+        Args:
+            num: The number of rows.
+            dim: The size of a row.
+            padding_idx: The row that is 0, or None.
+            dtype: The element type of the weights: "float32", "float64", "float16" or "bfloat16".
+            seed: Seeds the weights: a number, or a numpy Generator that several layers share.
+
+        Raises:
+            BadArgument: if a size is below 1, `padding_idx` is not a row, or dtype is another type.
+        """
         if min(all_whole("Embedding", (num, dim))) < 1:
             raise BadArgument(f"Embedding({num}, {dim}): both sizes must be at least 1")
         if padding_idx is not None and not 0 <= padding_idx < num:
@@ -180,6 +203,17 @@ class OverLastAxes(Module):
         affine: bool = True,
         dtype: str = "float32",
     ) -> None:
+        """Set gamma to 1, and beta, if there is one, to 0.
+
+        Args:
+            normalized_shape: The sizes of the last axes, or the size of the last one.
+            eps: Added to the variance, or to the mean square.
+            affine: False leaves gamma and beta out.
+            dtype: The element type of the weights: "float32", "float64", "float16" or "bfloat16".
+
+        Raises:
+            BadArgument: if a size is below 1 or there is none, or dtype is another type.
+        """
         name = type(self).__name__
         self.normalized_shape = all_whole(f"{name}: normalized shape", normalized_shape)
         if not self.normalized_shape or any(size < 1 for size in self.normalized_shape):
@@ -256,6 +290,14 @@ class Sequential(Module):
     """Layers and functions of values in sequence: Sequential(a, b)(x) is b(a(x))."""
 
     def __init__(self, *layers: Module | Callable[[Value], Value]) -> None:
+        """Take layers in the order in which they act.
+
+        Args:
+            *layers: Layers, and functions of one value such as `nn.exp`.
+
+        Raises:
+            BadArgument: if one is neither.
+        """
         self.layers = tuple(module_of("Sequential", layer) for layer in layers)
 
     def forward(self, x: Value) -> Value:

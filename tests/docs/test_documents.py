@@ -140,10 +140,28 @@ def test_the_reference_lists_every_public_name_once() -> None:
 
 
 def test_public_functions_describe_their_arguments() -> None:
-    for name in pf.__all__:
-        value = getattr(pf, name)
-        if inspect.isfunction(value) and inspect.signature(value).parameters:
-            assert "Args:" in (inspect.getdoc(value) or ""), name
+    missing = []
+    for module in (pf, pf.nn, pf.optim, pf.rewrite, pf.bilinear):
+        for name in module.__all__:
+            value = getattr(module, name)
+            if inspect.isfunction(value) and inspect.signature(value).parameters:
+                missing += [f"{module.__name__}.{name}"] * ("Args:" not in (inspect.getdoc(value) or ""))
+    assert not missing
+
+
+def test_layers_describe_what_they_are_made_of() -> None:
+    """A layer that is no dataclass has the arguments in the docstring of its `__init__`, which the reference shows."""
+    layers = [getattr(pf.nn, name) for name in pf.nn.__all__]
+    made = [
+        layer
+        for layer in layers
+        if inspect.isclass(layer)
+        and issubclass(layer, pf.nn.Module)
+        and not dataclasses.is_dataclass(layer)
+        and inspect.signature(layer).parameters
+    ]
+    assert pf.nn.Linear in made
+    assert not [layer for layer in made if "Args:" not in (inspect.getdoc(layer.__init__) or "")]
 
 
 def test_fields_of_public_classes_are_described() -> None:

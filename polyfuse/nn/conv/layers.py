@@ -45,6 +45,24 @@ class Convolution(Module):
         dtype: str = "float32",
         seed: int | np.random.Generator = 0,
     ) -> None:
+        """Draw the weights.
+
+        Args:
+            in_channels: The channels of the input.
+            out_channels: The channels of the output.
+            window: The window's extents, for all spatial axes or for each.
+            stride: The step between windows, for all axes or for each.
+            padding: Zeros around the input, as for `conv2d`.
+            dilation: The step between elements of a window, for all axes or for each.
+            groups: The number of groups of channels; it divides both numbers of channels.
+            bias: False leaves the bias out.
+            layout: The order of the axes, such as "NHWC"; channels come first by default.
+            dtype: The element type of the weights: "float32", "float64", "float16" or "bfloat16".
+            seed: Seeds the weights: a number, or a numpy Generator that several layers share.
+
+        Raises:
+            BadArgument: if a size is below 1, groups do not divide the channels, or a layout or dtype is unknown.
+        """
         name = type(self).__name__
         all_whole(f"{name}: channels and groups", (in_channels, out_channels, groups))
         if min(in_channels, out_channels, groups) < 1 or in_channels % groups or out_channels % groups:
@@ -219,6 +237,19 @@ class BatchNorm(_Scaled):
         dtype: str = "float32",
         momentum: float = 0.1,
     ) -> None:
+        """Start with a mean of 0, a variance of 1, gamma 1 and beta 0.
+
+        Args:
+            channels: The number of channels.
+            eps: Added to the variance.
+            affine: False leaves gamma and beta out.
+            axis: The channels' axis.
+            dtype: The element type of the weights: "float32", "float64", "float16" or "bfloat16".
+            momentum: The part of the way that the kept statistics move towards a batch's, from 0 to 1.
+
+        Raises:
+            BadArgument: if there are no channels, momentum is not in [0, 1], or dtype is another type.
+        """
         super().__init__(channels, eps, affine, axis, dtype)
         if not 0 <= momentum <= 1:
             raise BadArgument(f"BatchNorm: momentum={momentum}, expected a number from 0 to 1")
@@ -261,6 +292,19 @@ class GroupNorm(_Scaled):
         axis: int = 1,
         dtype: str = "float32",
     ) -> None:
+        """Start with gamma 1 and beta 0.
+
+        Args:
+            groups: The number of groups; it divides the number of channels.
+            channels: The number of channels.
+            eps: Added to the variance.
+            affine: False leaves gamma and beta out.
+            axis: The channels' axis.
+            dtype: The element type of the weights: "float32", "float64", "float16" or "bfloat16".
+
+        Raises:
+            BadArgument: if the groups do not divide the channels, or dtype is another type.
+        """
         super().__init__(channels, eps, affine, axis, dtype)
         if groups < 1 or channels % groups:
             raise BadArgument(f"GroupNorm({groups}, {channels}): the groups do not divide the channels")

@@ -42,6 +42,19 @@ class Recurrent(Module):
         dtype: str = "float32",
         seed: int | np.random.Generator = 0,
     ) -> None:
+        """Draw the weights.
+
+        Args:
+            features: The size of an input.
+            hidden: The size of a state.
+            layers: The number of layers, each of which takes the outputs of the one below.
+            bias: False leaves both biases out.
+            dtype: The element type of the weights: "float32", "float64", "float16" or "bfloat16".
+            seed: Seeds the weights: a number, or a numpy Generator that several layers share.
+
+        Raises:
+            BadArgument: if a size is below 1, or dtype is another type.
+        """
         if min(all_whole(type(self).__name__, (features, hidden, layers))) < 1:
             raise BadArgument(
                 f"{type(self).__name__}({features}, {hidden}, layers={layers}): all must be at least 1"
@@ -167,6 +180,18 @@ class _Cell(Recurrent):
         dtype: str = "float32",
         seed: int | np.random.Generator = 0,
     ) -> None:
+        """Draw the weights.
+
+        Args:
+            features: The size of an input.
+            hidden: The size of a state.
+            bias: False leaves both biases out.
+            dtype: The element type of the weights: "float32", "float64", "float16" or "bfloat16".
+            seed: Seeds the weights: a number, or a numpy Generator that several layers share.
+
+        Raises:
+            BadArgument: if a size is below 1, or dtype is another type.
+        """
         super().__init__(features, hidden, 1, bias, dtype, seed)
 
     def _none(self, x: Value) -> Value:
