@@ -5,6 +5,7 @@ FILE ::= path[.py] [":" name]
 
 from __future__ import annotations
 
+import re
 import runpy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -80,13 +81,16 @@ def known_sizes(nest: Nest, sizes: Mapping[str, int]) -> Mapping[str, int]:
 def possible_statements(nest: Nest, names: Sequence[str]) -> None:
     """Raise BadArgument for a name that no statement of a nest or of its plan can have.
 
-    Rewrites name their statements after a statement or a tensor: pack_w0, mac0_again. Which they make is known when the
-    plan is; a name that contains none of these is refused before.
+    Rewrites name their statements after a statement or a tensor, and join the words by "_": pack_w0, mac0_again; copies
+    into a stack of tensors h0, h1, … are stack_h0s_0. Which they make is known when the plan is; a name without such a
+    word is refused before.
     """
     known = [s.name for s in nest.statements]
-    parts = {*known, *(tensor.name for tensor in nest.tensors)}
+    words = "|".join(map(re.escape, known))
+    tensors = "|".join(re.escape(tensor.name) for tensor in nest.tensors)
+    possible = re.compile(rf"(?:^|_)(?:{words}|(?:{tensors})s?)(?:_|$)")
     for name in names:
-        if not any(part in name for part in parts):
+        if not possible.search(name):
             raise BadArgument(f"explain: no statement {name!r}; there are {', '.join(known)}")
 
 

@@ -133,7 +133,13 @@ def test_what_the_nest_refuses_is_refused_before_it_is_compiled(
 
 
 def test_statements_of_rewrites_can_be_asked_for(model: Path) -> None:
-    possible_statements(load_nest(str(model)), ["mac0", "pack_w0", "mac0_again"])
+    possible_statements(load_nest(str(model)), ["mac0", "pack_w0", "mac0_again", "stack_w0s_0"])
+
+
+@pytest.mark.parametrize("name", ["mac00", "mac", "relu", "xmac0", "mac0s"])
+def test_near_misses_of_statements_are_refused_before_a_compile(model: Path, name: str) -> None:
+    with pytest.raises(BadArgument, match=f"no statement '{name}'; there are zero0, mac0, bias0, relu0"):
+        possible_statements(load_nest(str(model)), [name])
 
 
 def test_shells_can_complete() -> None:
