@@ -209,7 +209,7 @@ def _(tuning: Tuning, into: Element) -> None:
     for number, trial in enumerate(tuning.trials):
         row = SubElement(made, "tr", {"class": "yes"} if trial is best else {})
         picks = ", ".join(f"{name} {at + 1} of {of}" for name, (at, of) in trial.parameters.items())
-        measured = duration(trial.seconds) if isfinite(trial.seconds) else f"refused: {trial.refused}"
+        measured = f"refused: {trial.refused}" if trial.refused else duration(tuning.seconds_of(trial))
         for text in (str(number), duration(trial.predicted), measured):
             SubElement(row, "td").text = text
         part = SubElement(row, "td")

@@ -55,6 +55,13 @@ class Tuning(Viewed):
         """After each trial, the least time so far as a part of the model's choice's."""
         return tuple(accumulate((trial.ratio for trial in self.trials), min))
 
+    def seconds_of(self, trial: Trial) -> float:
+        """Return a trial's time beside the model's own choice as that was measured first: their order is the ratios'.
+
+        Seconds of two trials were measured at different moments, at which the computer may have been differently fast.
+        """
+        return trial.ratio * self.trials[0].seconds
+
     @property
     def rank_correlation(self) -> float | None:
         """Of the order that the model expects and the order measured; None if one of them is no order."""
@@ -64,7 +71,7 @@ class Tuning(Viewed):
     def __repr__(self) -> str:
         return (
             f"<Tuning: {quantity(len(self.trials), 'trial')} in {duration(self.spent)}; the best takes "
-            f"{duration(self.best.seconds)}, {self.best.ratio:.2f} of the model's choice>"
+            f"{duration(self.seconds_of(self.best))}, {self.best.ratio:.2f} of the model's choice>"
         )
 
     def __str__(self) -> str:
@@ -72,7 +79,7 @@ class Tuning(Viewed):
         order = self.rank_correlation
         return (
             f"{quantity(len(self.trials), 'trial')} in {duration(self.spent)}, {refused} refused ({self.ended}); "
-            f"the best is trial {self.trials.index(best)}: {duration(best.seconds)}, "
+            f"the best is trial {self.trials.index(best)}: {duration(self.seconds_of(best))}, "
             f"{best.ratio:.2f} of the model's choice; rank correlation of the model's order and the measured one: "
             f"{'none' if order is None else f'{order:.2f}'}"
         )

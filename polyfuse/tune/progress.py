@@ -47,7 +47,9 @@ class Shown:
 def described(name: str, tuning: Tuning) -> str:
     """The best so far as text: its time, the part of the model's choice's that it takes, the curve."""
     best = tuning.best
-    return f"tuning {name}: {duration(best.seconds)}, {best.ratio:.2f} of the model's {curve(tuning)}"
+    return (
+        f"tuning {name}: {duration(tuning.seconds_of(best))}, {best.ratio:.2f} of the model's {curve(tuning)}"
+    )
 
 
 def curve(tuning: Tuning) -> str:

@@ -91,6 +91,20 @@ def test_bars_of_a_search_are_as_long_as_their_times() -> None:
     assert re.findall(r"width: (\d+)%", made) == ["50", "100"]
 
 
+def test_the_best_trial_of_a_search_has_the_least_time_on_its_card() -> None:
+    """Seconds were measured at different moments; what is shown is each trial's part of the model's choice's time."""
+    trials = (
+        Trial({}, {}, 1e-6, "a", 2e-6, 1.0),
+        Trial({}, {}, 1e-6, "b", 1e-6, 0.75),
+        Trial({}, {}, 1e-6, "c", 1.25e-6, 0.5),
+    )
+    rows = re.findall(
+        r"<tr( class=\"yes\")?><td>\d</td><td>[^<]*</td><td>([^<]*)</td>",
+        Tuning(trials, 1.0, "")._repr_html_(),
+    )
+    assert [(bool(best), time) for best, time in rows] == [(False, "2 µs"), (False, "1.5 µs"), (True, "1 µs")]
+
+
 def test_a_loop_of_a_tree_has_its_trips() -> None:
     s = pf.Schedule(dense()).split("mac0", "j", 2).bind("mac0", i="cores")
     assert [trip_label(s.nest, loop) for loop in s.loops("mac0")] == [

@@ -24,6 +24,19 @@ def test_the_best_and_the_best_so_far() -> None:
     assert found.best_so_far == (1.0, 1.0, 1.0, 0.5, 0.5)
 
 
+def test_times_are_in_the_order_of_their_ratios() -> None:
+    """The second was measured when the computer was faster: it took fewer seconds, and more of the model's choice's."""
+    slow_then_fast = (
+        Trial({}, {}, 1, "a", 2.0, 1.0),
+        Trial({}, {}, 1, "b", 0.75, 0.75),
+        Trial({}, {}, 1, "c", 1.5, 0.5),
+    )
+    found = Tuning(slow_then_fast, 1.0, "")
+    assert found.best is slow_then_fast[2]
+    assert [found.seconds_of(one) for one in slow_then_fast] == [2.0, 1.5, 1.0]
+    assert "the best is trial 2: 1 s, 0.50 of the model's choice" in str(found)
+
+
 def test_it_is_said_in_a_sentence() -> None:
     assert str(Tuning(TRIALS, 2.0, "interrupted")) == (
         "5 trials in 2 s, 1 refused (interrupted); the best is trial 3: 500 ms, 0.50 of the model's choice; "
