@@ -97,7 +97,13 @@ function Explorer({ model }) {
   const assembly = useMemo(() => data.assembly?.length ? <Assembly model={model} kernel={kernel} to={shown.codes} choose={choose} bring={bring} /> : null, [model, kernel, shown.codes]);
   const relations = useMemo(() => <Statement model={model} statement={near} />, [model, near]);
   const domain = useMemo(() => <Domain model={model} step={step} statement={drawn} refusal={refusal === null ? null : data.refused[refusal]} close={() => setRefusal(null)} say={say} />, [model, step, drawn, refusal]);
-  const list = { kernels: <Kernels model={model} />, next: <Next model={model} say={say} />, refused: <Refused model={model} shown={refusal} show={setRefusal} />, remarks: <Remarks model={model} query={query} />, steps: <Steps model={model} step={step} go={go} /> };
+  const lists = {
+    kernels: useMemo(() => <Kernels model={model} />, [model]),
+    next: useMemo(() => <Next model={model} say={say} />, [model]),
+    refused: useMemo(() => <Refused model={model} shown={refusal} show={setRefusal} />, [model, refusal]),
+    remarks: useMemo(() => <Remarks model={model} query={query} />, [model, query]),
+    steps: useMemo(() => <Steps model={model} step={step} go={go} />, [model, step]),
+  };
   const press = (event) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!by) return;
@@ -182,7 +188,7 @@ function Explorer({ model }) {
         ))}
       </div>
       <div id="list" role="tabpanel" aria-labelledby={`tab-${tab}`} tabIndex={0}>
-        {list[tab]}
+        {lists[tab]}
       </div>
       </section>
       <footer>

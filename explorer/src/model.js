@@ -12,7 +12,7 @@ export function model(data) {
     let rows = tree;
     for (k += 1; k <= step; k++) {
       const [at, removed, put] = data.steps[k].splice;
-      rows = [...rows.slice(0, at), ...put, ...rows.slice(at + removed)];
+      rows = rows.slice(0, at).concat(put, rows.slice(at + removed));
       if (k % APART === APART - 1) kept[(k + 1) / APART] ??= rows;
     }
     return rows;
@@ -22,6 +22,14 @@ export function model(data) {
     const from = shown[0] <= step && shown[0] >= place * APART - 1 ? shown : [place * APART - 1, kept[place]];
     shown = [step, spliced(from, step)];
     return shown[1];
+  };
+  // The characters of each row of trees.
+  const widths = data.rows.map(([depth, , text, detail]) => 2 * depth + text.length + detail.length);
+  // What a search looks at of a statement, in lower case; made when it is first asked for.
+  const searched = [];
+  const searchable = (k) => {
+    const s = data.statements[k];
+    return (searched[k] ??= [s.name, s.text, s.domain, ...s.accesses.map((a) => a.relation)].join("\n").toLowerCase());
   };
   const places = new Map(data.statements.map((s, k) => [s.name, k]));
   const kernelOf = new Map();
@@ -66,28 +74,20 @@ export function model(data) {
     }
     return found;
   };
-  return { data, tree, places, kernelOf, tiles, points, windowOf, pairs };
+  return { data, tree, widths, searchable, places, kernelOf, tiles, points, windowOf, pairs };
 }
 
-// Rows of a tree as the view draws them: each with its own depth and the statements below it.
-export function lines(model, rows) {
-  const found = rows.map((at) => {
-    const [depth, kind, text, detail, place, loop, trips] = model.data.rows[at];
-    return { at, depth, kind, text, detail, place, loop, trips, members: [] };
-  });
-  const open = [];
-  for (const line of found) {
-    while (open.length && open[open.length - 1].depth >= line.depth) open.pop();
-    if (line.kind === "statement") {
-      const place = model.places.get(line.text);
-      if (place !== undefined) {
-        line.members.push(place);
-        for (const loop of open) loop.members.push(place);
-      }
-    }
-    if (line.kind === "loop") open.push(line);
+// A row of a tree as the view draws it, with the statements at or below it. Made for rows in view alone: a net of 500
+// statements has some 5000, and the slider shows another tree in each frame.
+export function line(model, rows, n) {
+  const [depth, kind, text, detail, , loop, trips] = model.data.rows[rows[n]];
+  const members = [];
+  for (let k = n; k < rows.length; k++) {
+    const [below, what, name] = model.data.rows[rows[k]];
+    if (k > n && below <= depth) break;
+    if (what === "statement" && model.places.has(name)) members.push(model.places.get(name));
   }
-  return found;
+  return { depth, kind, text, detail, loop, trips, members };
 }
 
 export function seconds(value) {

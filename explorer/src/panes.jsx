@@ -1,6 +1,6 @@
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { dark, light } from "./light.js";
-import { lines, seconds } from "./model.js";
+import { line, seconds } from "./model.js";
 import { Rows } from "./rows.jsx";
 
 // Columns beside each other, each of which scrolls by itself.
@@ -44,10 +44,7 @@ export function searched(model, query) {
   const wanted = query.toLowerCase();
   const all = model.data.statements.map((_, k) => k);
   if (!wanted) return all;
-  return all.filter((k) => {
-    const s = model.data.statements[k];
-    return [s.name, s.text, s.domain, ...s.accesses.map((a) => a.relation)].some((text) => text.toLowerCase().includes(wanted));
-  });
+  return all.filter((k) => model.searchable(k).includes(wanted));
 }
 
 export function Statements({ model, query, chosen, choose }) {
@@ -125,23 +122,29 @@ const MARK = { kept: " ", removed: "−", added: "+" };
 
 const width = (texts) => texts.reduce((most, text) => Math.max(most, text.length), 0);
 
+// The rows of a tree before or after a step, or of both: with a way to each row's line, and to its mark.
+function viewed(model, step, view) {
+  const before = step ? model.tree(step - 1) : [];
+  const after = model.tree(step);
+  const [at, removed, put] = step ? model.data.steps[step].splice : [0, 0, []];
+  const marked = (rows, name, count) => ({ rows, line: (n) => line(model, rows, n), mark: (n) => (n >= at && n < at + count ? name : "kept") });
+  if (step === 0 || view === "after") return marked(after, "added", put.length);
+  if (view === "before") return marked(before, "removed", removed);
+  return {
+    rows: after.slice(0, at).concat(before.slice(at, at + removed), after.slice(at)),
+    line: (n) => (n >= at && n < at + removed ? line(model, before, n) : line(model, after, n < at ? n : n - removed)),
+    mark: (n) => (n < at || n >= at + removed + put.length ? "kept" : n < at + removed ? "removed" : "added"),
+  };
+}
+
 export function Tree({ model, step, view, statement, choose }) {
-  const shown = useMemo(() => {
-    const before = step ? model.tree(step - 1) : [];
-    const after = model.tree(step);
-    const mark = (rows, name, from, to) => lines(model, rows).map((line, k) => ({ ...line, mark: k >= from && k < to ? name : "kept" }));
-    const [at, removed, put] = model.data.steps[step].splice;
-    if (step === 0 || view === "after") return mark(after, "added", at, step ? at + put.length : at);
-    if (view === "before") return mark(before, "removed", at, at + removed);
-    const old = mark(before, "removed", at, at + removed);
-    const now = mark(after, "added", at, at + put.length);
-    return [...now.slice(0, at), ...old.slice(at, at + removed), ...now.slice(at)];
-  }, [model, step, view]);
-  const at = useMemo(() => found(shown.findLastIndex((line) => line.kind === "statement" && line.members.includes(statement))), [statement]);
-  const longest = useMemo(() => 10 + width(shown.map((line) => `${"  ".repeat(line.depth)}${line.text}${line.detail}`)), [shown]);
+  const { rows, line, mark } = useMemo(() => viewed(model, step, view), [model, step, view]);
+  const name = model.data.statements[statement]?.name;
+  const at = useMemo(() => found(rows.findLastIndex((row) => model.data.rows[row][1] === "statement" && model.data.rows[row][2] === name)), [statement]);
+  const longest = 10 + rows.reduce((most, row) => Math.max(most, model.widths[row]), 0);
   return (
-    <Rows count={shown.length} at={at} longest={longest} class="tree" aria-label={`Schedule tree, ${view === "before" ? "before" : "after"} step ${step}`}>
-      {(n) => <TreeLine key={n} line={shown[n]} choose={choose} place={[n, shown.length]} />}
+    <Rows count={rows.length} at={at} longest={longest} class="tree" aria-label={`Schedule tree, ${view === "before" ? "before" : "after"} step ${step}`}>
+      {(n) => <TreeLine key={n} line={{ ...line(n), mark: mark(n) }} choose={choose} place={[n, rows.length]} />}
     </Rows>
   );
 }

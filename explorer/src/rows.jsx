@@ -2,7 +2,7 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { relight } from "./light.js";
 
 const ROW = 20; // pixels, as --row in style.css
-const MORE = 30; // rows that are drawn above and below those in view
+const MORE = 20; // rows that are drawn above and below those in view
 
 // A list of rows of equal height, in the box above it that scrolls. Only rows in view, and some around them, are in the page:
 // a net of 500 statements has some ten thousand lines of trees and source.
