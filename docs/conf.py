@@ -52,7 +52,6 @@ autodoc_default_options = {
     # A package documents what it defines; what it hands on is documented where it is defined.
     "ignore-module-all": True,
 }
-autoclass_content = "both"
 autodoc_typehints_format = "short"
 # There are neither, and to look for them takes a fifth of the time that the reference takes.
 autodoc_use_type_comments = False

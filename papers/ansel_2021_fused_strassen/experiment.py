@@ -59,19 +59,18 @@ TURNS = 15
 def run(target: str, quick: bool, out: Path) -> list[Claim]:
     """Kernels counted, then the cells, each checked against float64; rows and a figure into `out`.
 
-    A quick run measures its cells at once and beside the counts: two turns of the smallest sizes are no measurement.
+    A quick run measures its forward cell beside the counts, since two turns of the smallest sizes are no measurement;
+    of forward and backward pass it counts kernels only.
     """
     where = place(target)
     small = quick or not where.timed  # the stand-in for a GPU takes seconds for each thousand of elements
     cells = QUICK if small else (*product(LAYERS, BATCHES, WIDTHS), *ODD, *LARGE)
     turns, depths = (2, (1,)) if quick else (TURNS, LAYERS)
     ahead = forward(where, cells, turns)
-    trains = both(where, cells, turns, ("fused", "strassen") if quick else tuple(VARIANTS))
-    if target != "cpu":
-        trains = {}
+    trains = {} if quick else both(where, cells, turns)
     with ThreadPoolExecutor() as processes:
         if quick:
-            ahead, trains = (_started(processes, each) for each in (ahead, trains))
+            ahead = _started(processes, ahead)
         found = claims(count(where, out, depths), grid(where, out, ahead))
         return [*found, *trained(where, out, trains, depths)] if target == "cpu" else found
 
@@ -83,16 +82,16 @@ def forward(where: Place, cells: Sequence[Cell], turns: int) -> Measured:
     }
 
 
-def both(
-    where: Place, cells: Sequence[Cell], turns: int, variants: Sequence[str] = tuple(VARIANTS)
-) -> Measured:
+def both(where: Place, cells: Sequence[Cell], turns: int) -> Measured:
     """Forward and backward pass of cells."""
-    module = "papers.ansel_2021_fused_strassen.training"
-    return {cell: partial(_fresh, module, where, cell, turns, *variants) for cell in cells}
+    return {
+        cell: partial(_fresh, "papers.ansel_2021_fused_strassen.training", where, cell, turns)
+        for cell in cells
+    }
 
 
-def _fresh(module: str, where: Place, cell: Cell, turns: int, *variants: str) -> list[Row]:
-    rows: list[Row] = fresh(module, where.target, *map(str, cell), str(turns), *variants, threads=1)
+def _fresh(module: str, where: Place, cell: Cell, turns: int) -> list[Row]:
+    rows: list[Row] = fresh(module, where.target, *map(str, cell), str(turns), threads=1)
     return rows
 
 

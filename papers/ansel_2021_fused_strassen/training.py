@@ -1,6 +1,6 @@
 """The source's future work: forward and backward pass of the networks, with secondary outputs in the fused kernels.
 
-python -m papers.ansel_2021_fused_strassen.training TARGET LAYERS BATCH WIDTH TURNS [VARIANT…]     one cell, as JSON
+python -m papers.ansel_2021_fused_strassen.training TARGET LAYERS BATCH WIDTH TURNS     one cell, as JSON
 
 A network takes x and the cotangent of its result, and returns the result and the gradients of all weights and biases.
 Forward, a layer's fused kernel (suffix, bias, ReLU, the next layer's prefix) then also stores the prefix that the
@@ -182,6 +182,5 @@ def line(rows: Sequence[Row]) -> str:
 
 
 if __name__ == "__main__":
-    target, layers, batch, width, turns, *chosen = sys.argv[1:]
-    numbers = map(int, (layers, batch, width, turns))
-    print(json.dumps(measured(place(target), *numbers, chosen or tuple(VARIANTS))))
+    target, *numbers = sys.argv[1:]
+    print(json.dumps(measured(place(target), *map(int, numbers))))

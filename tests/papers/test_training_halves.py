@@ -9,6 +9,7 @@ from papers.ansel_2021_fused_strassen import training as strassen
 from papers.flux_558_conv_bias import gradients
 from papers.flux_558_conv_bias.layers import Layer
 from papers.mxnet_13890_bulking import steps
+from papers.places import place
 
 
 def test_products_of_the_backward_pass_by_strassen_have_the_same_gradients() -> None:
@@ -21,6 +22,12 @@ def test_products_of_the_backward_pass_by_strassen_have_the_same_gradients() -> 
     expected = strassen.by_numpy(nest, 1, x, seed)
     for tensor, exact in zip(nest.results, expected, strict=True):
         np.testing.assert_allclose(found[tensor.name], exact, rtol=1e-4, atol=1e-5)
+
+
+def test_a_cell_of_both_passes_has_right_gradients_in_each_variant() -> None:
+    rows = strassen.measured(place("cpu"), 1, 5, 19, 2, ("fused", "strassen"))
+    assert [(row["variant"], row["fast_products"]) for row in rows] == [("fused", 0), ("strassen", 2)]
+    assert all(row["best_us"] > 0 for row in rows)
 
 
 def test_gradients_of_a_pooled_layer_are_those_of_the_nest() -> None:
