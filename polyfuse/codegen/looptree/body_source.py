@@ -23,7 +23,7 @@ BITS = 64
 """The bits in which numba computes integers."""
 
 _SIGNED: Mapping[type[ast.operator], str] = {
-    ast.FloorDiv: "0 if {b} == 0 else -{a} if {b} == -1 else {a} // (1 if {b} == 0 else {b})",
+    ast.FloorDiv: "0 if {b} == 0 else -int64({a}) if {b} == -1 else int64({a}) // (1 if {b} == 0 else {b})",
     ast.Mod: "0 if {b} == 0 or {b} == -1 else {a} % (1 if {b} == 0 or {b} == -1 else {b})",
     ast.LShift: "{a} << {b} if 0 <= {b} and {b} < 64 else 0",
     ast.RShift: "{a} >> ({b} if 0 <= {b} and {b} < 64 else 63)",
@@ -215,8 +215,9 @@ class Values:
     def _integers(self, operator: ast.operator, left: ast.expr, right: ast.expr, dtype: Type) -> ast.expr:
         """An operation on integers in NumPy's meaning: what is divided by 0 is 0, and all bits may be shifted out.
 
-        A quotient by -1 is a sign: LLVM leaves that of the smallest integer undefined. A negative power, which NumPy
-        refuses, is the whole part of the number, as in torch: 1 or -1 of these two, else 0.
+        A quotient by -1 is a sign: LLVM leaves that of the smallest integer undefined. An unsigned number gets one as
+        int64. A negative power, which NumPy refuses, is the whole part of the number, as in torch: 1 or -1 of these two,
+        else 0.
         """
         if dtype == "bool":
             return _of_truths(operator, left, right)

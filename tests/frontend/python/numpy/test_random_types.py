@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import warnings
 from random import Random
 from typing import Any
 
@@ -104,10 +105,14 @@ def test_random_types_mean_what_numpy_means(random: Random, seed: int, emitted: 
         return
     linecache.clearcache()
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="warn"), warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
             returned = nest.python(**copies(arrays))
     except OverflowError:  # x + -1 of unsigned numbers, which is x - 1 here
         event("a number does not fit")
+        return
+    if any("in cast" in str(one.message) for one in warned):  # NumPy's own result depends on its vectors
+        event("refused: a float is cast to a type that does not hold it")
         return
     returned = returned if isinstance(returned, tuple) else (returned,)
     given_ = {tensor.name: arrays[tensor.name] for tensor in nest.inputs}

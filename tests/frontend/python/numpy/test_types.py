@@ -69,6 +69,17 @@ def test_operations_in_lock_step(dtype: str) -> None:
     check(operations, *given, target="cuda", device="lockstep")
 
 
+def by_signed(small, long, signed, x):  # type: ignore[no-untyped-def]
+    return small // signed, long // signed, small // x, long % signed, small.astype(np.uint16) // x
+
+
+@pytest.mark.parametrize("options", [{"target": "cpu"}, {"target": "cuda", "device": "lockstep"}])
+def test_unsigned_numbers_divided_by_minus_one_have_a_sign(options: dict[str, str]) -> None:
+    signed = np.array([-1, -1, 3, -2, 0, -1], np.int32)
+    small, long = np.array([5, 200, 7, 7, 7, 0], np.uint8), np.array([2**32 - 1, 1, 7, 7, 7, 0], np.uint32)
+    check(by_signed, small, long, signed, signed.astype(np.int16), **options)
+
+
 EDGES = (0.0, -0.0, 1.0, -1.0, 3.7, -0.5, 1e300, 5e-324, np.inf, -np.inf, np.nan, 0.1, -7.0)
 
 
