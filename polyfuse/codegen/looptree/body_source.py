@@ -215,9 +215,9 @@ class Values:
     def _integers(self, operator: ast.operator, left: ast.expr, right: ast.expr, dtype: Type) -> ast.expr:
         """An operation on integers in NumPy's meaning: what is divided by 0 is 0, and all bits may be shifted out.
 
-        A quotient by -1 is a sign: LLVM leaves that of the smallest integer undefined. An unsigned number gets one as
-        int64. A negative power, which NumPy refuses, is the whole part of the number, as in torch: 1 or -1 of these two,
-        else 0.
+        A quotient by -1 is a sign: LLVM leaves that of the smallest integer undefined. An unsigned number gets its sign
+        as int64. A negative power, which NumPy refuses, is the whole part of the number, as in torch: 1 or -1 of these
+        two, else 0.
         """
         if dtype == "bool":
             return _of_truths(operator, left, right)

@@ -6,6 +6,10 @@
     for k in range(Z): y[i] += a[k] if ptr[i] <= k and k < ptr[i + 1] else 0
     ->  begin = ptr[i]; end = ptr[i + 1] - 1; for k in range(max(0, begin), min(Z, end + 1)): y[i] += a[k]
 
+    for i in range(k + 1, N): for j: { t = A[k, j]; A[k, j] = A[i, j] if i == p else A[k, j]; A[i, j] = t if i == p … }
+    ->  at = p; if k + 1 <= at and at < N: { i = at; for j: { t = A[k, j]; A[k, j] = A[i, j]; A[i, j] = t } }
+
+The data are any integers, those that the kernel computes itself too, as the bounds are asked for: p is a pivot's row.
 The loop as it was says exactly what the program means, so that dependences and proofs know nothing of data: what an
 iteration may write are all elements. Here, behind all proofs, iterations that change nothing are left out. That is
 sound where every store in the loop keeps what was there unless the same comparisons of the loop's index hold, and the
@@ -22,10 +26,12 @@ from dataclasses import dataclass, replace
 import sympy
 
 from polyfuse.codegen.looptree.gather_rows import chosen
+from polyfuse.codegen.looptree.guards import same
 from polyfuse.codegen.looptree.index import binary, mentions
 from polyfuse.codegen.looptree.nodes import (
     Allocate,
     Block,
+    Element,
     For,
     Guard,
     Kernel,
@@ -42,6 +48,7 @@ from polyfuse.codegen.looptree.nodes import (
 from polyfuse.ir.expression import call
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.masks import Mask, comparison, mask_of
+from polyfuse.ir.number_types import is_integer
 from polyfuse.ir.scalar import Select
 
 IN_ORDER = (None, "vector", "unroll")
@@ -64,11 +71,14 @@ class Bound:
 
 def with_data_bounds(kernel: Kernel) -> Kernel:
     """The kernel with loops that run only the iterations which data ask for."""
-    places = {name for name, tensor in kernel.arrays.items() if tensor.below}
+    made = [part for part in nodes_in(kernel.body) if isinstance(part, Allocate)]
+    dtypes = {name: tensor.dtype for name, tensor in kernel.arrays.items()}
+    dtypes |= {part.buffer: part.dtype for part in made}
+    places = {name for name, dtype in dtypes.items() if is_integer(dtype)}
     if not places:
         return kernel
     taken = {*kernel.arrays, *kernel.sizes, *variables(kernel.body)}
-    buffers = {part.buffer for part in nodes_in(kernel.body) if isinstance(part, Allocate) and not part.shape}
+    buffers = {part.buffer for part in made}
     uses = {name: count for name, count in _uses(kernel.body).items() if name in buffers}
     body = _Bounding(taken, frozenset(places), uses).node(kernel.body)
     return kernel if body is kernel.body else replace(kernel, body=body)
@@ -77,7 +87,7 @@ def with_data_bounds(kernel: Kernel) -> Kernel:
 class _Bounding:
     """Walks from the innermost loops outwards.
 
-    `places` are the arrays whose numbers a call has checked, `uses` says how many stores touch each variable.
+    `places` are the arrays and variables of integers, `uses` says how many stores touch each buffer.
     """
 
     def __init__(self, taken: set[str], places: frozenset[str], uses: Mapping[str, int]) -> None:
@@ -116,7 +126,7 @@ class _Bounding:
         return _if_it_runs(loop, block((*lets, replace(loop, low=low, high=high, body=body))))
 
     def _private(self, loop: For) -> frozenset[str]:
-        """The variables that live in one iteration of a loop."""
+        """The buffers whose values live in one iteration of a loop."""
         inside = _uses(loop.body)
         return frozenset(
             name
@@ -204,16 +214,42 @@ def _touched(store: Store) -> set[str]:
 
 
 def _is_set_first(node: Node, array: str) -> bool:
-    """True if a loop's body assigns a variable before anything in it reads it, in every iteration."""
+    """True if a loop's body assigns a buffer before anything in it reads it, in every iteration.
+
+    s = x[i, k]; y[i] = s + 1        for j < n: t[j] = x[k, j]; for j < n: x[i, j] = t[j]
+    """
     parts = node.parts if isinstance(node, Block) else (node,)
-    first = next(part for part in parts if array in _uses(part))
+    rows = [part for part in parts if array in _uses(part)]
+    first = rows[0]
+    if isinstance(first, For) and len(rows) == 1:
+        return _is_set_first(first.body, array)
+    if isinstance(first, For):
+        if not all(isinstance(row, For) and _goes_along(row, first, array) for row in rows):
+            return False
+        first = first.body
+    elif isinstance(first, Store) and first.target.subscripts:
+        return False
     if not isinstance(first, Store) or first.op != "=":
         return False
     return first.target.array == array and all(read.array != array for read in first.reads)
 
 
+def _goes_along(row: For, first: For, array: str) -> bool:
+    """True if a loop has the bounds of another, and its index as the one subscript of a buffer."""
+    ends = all(same(a, b) for a, b in ((row.low, first.low), (row.high, first.high)))
+    touched = [e for store in stores_in(row) for e in (store.target, *store.reads) if e.array == array]
+    return ends and row.step == first.step and all(_is_at(e, row.variable) for e in touched)
+
+
+def _is_at(element: Element, variable: str) -> bool:
+    match element.subscripts:
+        case (ast.Name(id=name),):
+            return name == variable
+    return False
+
+
 def _bound(part: sympy.Basic, store: Store, variable: str, places: frozenset[str]) -> Bound | None:
-    """A comparison of a loop's variable with a checked number; None for any other condition."""
+    """A comparison of a loop's variable with a loaded integer; None for any other condition."""
     found = comparison(part)
     if found is None or found.index not in store.indices:
         return None

@@ -85,7 +85,7 @@ def test_variables_of_the_function_itself_stay() -> None:
 
 def test_elimination_has_few_statements() -> None:
     nest = pf.nest(solved, types={"a": "c128[N, N]", "b": "c128[N, N]"})
-    assert len(nest.statements) < 45  # 85 with a variable for each copy
+    assert len(nest.statements) < 50  # 85 with a variable for each copy
 
 
 def solved(a, b):  # type: ignore[no-untyped-def]

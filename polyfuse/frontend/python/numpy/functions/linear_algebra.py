@@ -83,11 +83,11 @@ def pivot_of(left: Any, k: int) -> Any:
 
 
 def exchange(matrix: Any, k: int, pivot: Any) -> None:
-    """Exchange row k and a row behind it, or itself."""
+    """Exchange row k and a row behind it, or itself: loops of which code generation leaves the iteration `pivot`."""
     for i in range(k + 1, matrix.shape[0]):
         for j in range(matrix.shape[1]):
             first = matrix[k, j]
-            matrix[k, j] = matrix[i, j] if i == pivot else first
+            matrix[k, j] = matrix[i, j] if i == pivot else matrix[k, j]
             matrix[i, j] = first if i == pivot else matrix[i, j]
 
 
@@ -115,9 +115,8 @@ def eliminated(a: Any, b: Any) -> Any:
             factor = both[i, k] / both[k, k]
             both[i, k + 1 :] -= factor * both[k, k + 1 :]
     for k in range(n - 1, -1, -1):
+        both[k, n:] -= both[k, k + 1 : n] @ both[k + 1 : n, n:]
         both[k, n:] /= both[k, k]
-        for i in range(k):
-            both[i, n:] -= both[i, k] * both[k, n:]
     return both[:, n:].copy()
 
 
