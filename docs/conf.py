@@ -123,7 +123,9 @@ def readable(
 
 def setup(app: Sphinx) -> None:
     def process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-        lines[:] = plain_to_rst(lines)
+        # napoleon takes what stands before a colon in an attribute's first line for its type
+        ahead = [""] if what in ("attribute", "property", "data") and lines and ":" in lines[0] else []
+        lines[:] = [*ahead, *plain_to_rst(lines)]
 
     app.connect("autodoc-process-docstring", process, priority=400)  # before napoleon's, at 500
     app.connect("autodoc-process-signature", readable)

@@ -47,7 +47,7 @@ def _nest(nest: Nest) -> Element:
 
 def nest_tables(nest: Nest, into: Element, chosen: Callable[[Rows], Rows]) -> None:
     """Add a nest's tensors and statements, of each those rows that are chosen."""
-    line(into, f"nest {nest.name}", f" over {nest.context}")
+    line(into, f"nest {nest.name}", f" over {nest.context}" if nest.params else "")
     tensors: Rows = [(t.name, t.role, str(t).partition(": ")[2]) for t in nest.tensors]
     table(into, ("tensor", "role", "elements"), chosen(tensors))
     statements: Rows = [(s.name, body_text(s), str(s.domain)) for s in nest.statements]

@@ -18,6 +18,11 @@ def test_a_nest_as_tables(golden: Callable[[str, str], None]) -> None:
     golden("show/jacobi.html", show.html(jacobi()))
 
 
+def test_a_nest_without_symbolic_sizes_names_no_set_of_them() -> None:
+    assert "nest jacobi</b> over [T, N]" in show.html(jacobi())
+    assert " over " not in "".join(ElementTree.fromstring(show.html(dense())).itertext())
+
+
 def test_a_schedule_as_a_tree_that_folds(golden: Callable[[str, str], None]) -> None:
     golden("show/fused.html", show.html(fused()))
 
