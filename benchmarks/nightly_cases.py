@@ -8,6 +8,7 @@ the second then adds to the list what no longer has to be daily. A case runs dai
 
     it is short              it takes less CPU time than --short,
     or stands for others     it is the shortest case of its test function, and takes less than --dear or is in ALWAYS,
+    or is asked for          its function is in WHOLE,
     or is alone on a line    it covers a line of polyfuse/ that no case chosen before covers; those that cover most such
                              lines a second are chosen first.
 
@@ -64,6 +65,9 @@ ALWAYS = (
     "tests/tune/test_search.py::test_the_executable_has_the_best_schedule",
 )
 """Dear test functions whose shortest case runs daily, because no shorter one asks what they ask."""
+
+WHOLE = ("tests/test_examples.py::test_a_newcomer_finds_the_answer",)
+"""Test functions all of whose cases run daily: each of a newcomer's tasks is one that no other case does."""
 
 HEAD = """\
 # What `make test` leaves to `make nightly`: long cases, without which the same lines of polyfuse/ are covered. A test
@@ -174,7 +178,7 @@ def chosen(found: tuple[Measured, ...], short: float, dear: float) -> frozenset[
     for each in found:
         if each.function not in shortest or each.seconds < shortest[each.function].seconds:
             shortest[each.function] = each
-    kept = {each.case for each in found if each.seconds < short}
+    kept = {each.case for each in found if each.seconds < short or each.function in WHOLE}
     kept |= {each.case for each in shortest.values() if each.seconds < dear or each.function in ALWAYS}
     covered = set[int]().union(*(each.lines for each in found if each.case in kept))
     others = [

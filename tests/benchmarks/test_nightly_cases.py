@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.nightly_cases import HEAD, Measured, as_text, chosen
+from benchmarks.nightly_cases import HEAD, WHOLE, Measured, as_text, chosen
 from tests.support.nightly import is_listed, listed
 
 CASES = (
@@ -23,6 +23,11 @@ def test_daily_are_short_cases_the_shortest_of_a_function_and_those_alone_on_a_l
         frozenset().union(*(x.lines for x in some)) for some in (CASES, [x for x in CASES if x.case in daily])
     ]
     assert lines[0] == lines[1]
+
+
+def test_all_of_a_newcomers_tasks_are_daily() -> None:
+    dear = tuple(Measured(f"{WHOLE[0]}[{task}]", 9.0, frozenset({1})) for task in ("paper", "bound"))
+    assert chosen((*CASES, *dear), short=0.2, dear=1.0) >= {each.case for each in dear}
 
 
 def test_the_list_names_what_is_left_out_and_nothing_else() -> None:
