@@ -121,13 +121,26 @@ def readable(
     return made_anew and re.sub(r"<function (\w+)[^>]*>", r"\1", made_anew), returns
 
 
+def sentences_with_colons(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """Put together again what napoleon takes apart at a colon: annotations have the types here, docstrings sentences.
+
+    "The order: outermost first"  ->  ("outermost first", ":type: The order")  ->  "The order: outermost first"
+    """
+    for field, place in ((":rtype: ", ":returns: "), (":type: ", "")):
+        for at in [k for k, line in enumerate(lines) if line.startswith(field)][::-1]:
+            text = lines.pop(at).removeprefix(field)
+            first = next(k for k, line in enumerate(lines) if line and line.startswith(place))
+            lines[first] = f"{place}{text}: {lines[first].removeprefix(place)}"
+
+
 def setup(app: Sphinx) -> None:
     def process(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-        # napoleon takes what stands before a colon in an attribute's first line for its type
-        ahead = [""] if what in ("attribute", "property", "data") and lines and ":" in lines[0] else []
-        lines[:] = [*ahead, *plain_to_rst(lines)]
+        lines[:] = plain_to_rst(lines)
 
     app.connect("autodoc-process-docstring", process, priority=400)  # before napoleon's, at 500
+    app.connect("autodoc-process-docstring", sentences_with_colons, priority=600)  # and behind it
     app.connect("autodoc-process-signature", readable)
     app.connect("doctree-read", long_sentences)
     app.connect("html-page-context", opened_to_here, priority=400)  # before the theme's, at 500

@@ -8,8 +8,19 @@ import { Rows } from "./rows.jsx";
 const MANY = 200;
 const size = (list) => (list.length > MANY ? " many" : "");
 
+// Kernels of one name and of the same times once, with their number: layers of one shape run one function.
+function folded(kernels) {
+  const found = new Map();
+  for (const kernel of kernels) {
+    const key = JSON.stringify([kernel.name, kernel.once, kernel.bound, kernel.predicted, kernel.measured]);
+    const one = found.get(key) ?? { ...kernel, count: 0, statements: [] };
+    found.set(key, { ...one, count: one.count + 1, statements: one.statements.concat(kernel.statements) });
+  }
+  return [...found.values()];
+}
+
 export function Kernels({ model }) {
-  const { kernels } = model.data;
+  const kernels = useMemo(() => folded(model.data.kernels), [model]);
   const most = Math.max(...kernels.flatMap((k) => [k.bound, k.predicted, k.measured].map((v) => v ?? 0)), 1e-12);
   const width = scaleLinear([0, most], [0, 100]);
   if (!kernels.length) return <p>No kernel was emitted.</p>;
@@ -26,6 +37,7 @@ export function Kernels({ model }) {
           <tr key={n} onMouseEnter={() => light({ statements: kernel.statements })} onMouseLeave={dark}>
             <th scope="row">
               {kernel.name}
+              {kernel.count > 1 && ` × ${kernel.count}`}
               {kernel.once && " (once)"}
             </th>
             <td>

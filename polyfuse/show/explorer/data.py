@@ -32,7 +32,7 @@ from polyfuse.show.slices import tile_loops
 from polyfuse.strategy.cost.counts import nominal_sizes
 from polyfuse.strategy.next_steps import next_steps
 from polyfuse.strategy.plan import Decision
-from polyfuse.strategy.remarks import Remark
+from polyfuse.strategy.remarks import Reason, Remark
 
 FORMAT, VERSION = "polyfuse explorer", 1
 
@@ -152,7 +152,7 @@ def explored(
         "header": header,
         "remarks": [_remark(remark, places) for remark in remarks],
         "refused": [
-            refusal(d.violation, str(d.violation) if d.taken else d.sentence, nest, places)
+            refusal(d.violation, _sentence(d, d.violation), nest, places)
             for d in decisions
             if d.violation is not None
         ],
@@ -346,6 +346,13 @@ def _remark(remark: Remark, places: Mapping[str, int]) -> dict[str, Any]:
         "text": remark.text,
         "seconds": None if remark.seconds is None else list(remark.seconds),
     }
+
+
+def _sentence(decision: Decision, violation: Violation) -> str:
+    """What two instances forbid; where a fusion at another loop is legal, what is said of that behind it."""
+    if decision.taken:
+        return str(violation)
+    return decision.sentence if decision.reason is Reason.ILLEGAL else f"{violation} {decision.sentence}"
 
 
 def refusal(violation: Violation, sentence: str, nest: Nest, places: Mapping[str, int]) -> dict[str, Any]:

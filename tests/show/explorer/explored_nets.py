@@ -102,7 +102,7 @@ def fixed() -> Explorer:
     schedule = fused()
     violation = pf.Schedule(schedule.nest).why_not("bind", "mac0", k="cores")
     assert violation is not None
-    refused = Decision("zero0", "mac0", False, "k", 0, 0, 2e-6, 1e-6, violation, str(violation))
+    refused = Decision("zero0", "mac0", False, "k", 0, 0, 2e-6, 0.0, violation, str(violation))
     kernel = KernelShown(
         "f", schedule.tree.names, SOURCE, bound=1e-6, predicted=2e-6, measured=3e-6,
         assembly=tuple(Instruction(*line) for line in CODE),

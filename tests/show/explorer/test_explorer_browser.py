@@ -174,6 +174,16 @@ def test_keys_choose_statements_also_where_the_list_was_not_drawn(browser: Any, 
         page.wait_for_function("(s) => document.querySelector(`.facet[data-s='${s}']`)", arg=str(count - 3))
 
 
+def test_equal_kernels_have_one_bar(browser: Any, tmp_path: Path) -> None:
+    many_layers().save(tmp_path / "page.html")
+    for page in opened(browser, tmp_path / "page.html"):
+        rows = page.locator(".kernels th[scope=row]").all_inner_texts()
+        count = len(many_layers().data["kernels"])
+        assert count > 50
+        assert len(rows) < 5
+        assert sum(int(row.partition(" × ")[2] or 1) for row in rows) == count
+
+
 def test_the_axes_are_chosen(page: Any) -> None:
     page.locator("fieldset select").nth(0).select_option(label="j")
     names = page.locator("g.axis").first.locator(".axis-name").all_text_contents()

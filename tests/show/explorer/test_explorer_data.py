@@ -16,8 +16,9 @@ from polyfuse.show.explorer.windows import POINTS, window
 from polyfuse.show.labels import rows
 from polyfuse.strategy import plan_for
 from polyfuse.strategy.cost.price import cost
+from polyfuse.strategy.plan import Decision
 from tests.show.explorer.explored_nets import two_layers
-from tests.show.subjects import wavefronts
+from tests.show.subjects import fused, wavefronts
 
 
 def trees(data: dict[str, Any]) -> list[list[int]]:
@@ -157,6 +158,16 @@ def test_a_refused_fusion_has_two_instances_inside_their_windows() -> None:
     for end in (refused["source"], refused["sink"]):
         box = end["window"]["box"]
         assert all(low <= value <= high for value, (low, high) in zip(end["point"], box, strict=True))
+
+
+def test_a_fusion_that_is_dearer_at_another_loop_says_what_its_two_instances_forbid_first() -> None:
+    nest = fused().nest
+    violation = pf.Schedule(nest).why_not("bind", "mac0", k="cores")
+    dearer = Decision(
+        "zero0", "mac0", False, "i", 0, 0, 1e-6, 2e-6, violation, "zero0 and mac0 may be fused at i"
+    )
+    (refused,) = explored(fused(), pf.Machine.preset("zen5"), decisions=[dearer], most_next=0)["refused"]
+    assert refused["sentence"] == f"{violation} zero0 and mac0 may be fused at i"
 
 
 def test_kernels_have_bound_prediction_and_measurement() -> None:
