@@ -65,7 +65,7 @@ class Tensor:
             index: The row numbers.
 
         Returns:
-            The tensor, of shape index.shape + table.shape[1:].
+            The tensor, of shape `index.shape + table.shape[1:]`.
         """
         shape = (*index.shape, *table.shape[1:])
         return Tensor(name, shape, table.dtype, "gathered", Gather(table.name, index.name))

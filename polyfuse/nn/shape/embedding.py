@@ -59,7 +59,7 @@ def embedding(x: Value, weight: Array | Value) -> Value:
         weight: The table (N, …), an array or an input.
 
     Returns:
-        (…, *weight.shape[1:]).
+        `(…, *weight.shape[1:])`.
 
     Raises:
         BadArgument: if x is not an input of integers, or `weight` is not a floating-point array or input.
