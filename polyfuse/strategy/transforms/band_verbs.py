@@ -299,11 +299,17 @@ def held_in_registers(schedule: Schedule, kernel: Kernel, results: int) -> Sched
 
 
 def contracted(schedule: Schedule, tensor: str, users: tuple[str, ...], machine: Machine) -> Schedule:
-    """The temporary in a buffer of the innermost loop that holds all its uses, if that fits into L2."""
+    """The temporary in a buffer of the innermost loop that holds all its uses, if that fits into L2 or is far smaller.
+
+    t[N, N, N] of which each of N steps uses t[k, :, :] is N times what a step needs, in whatever memory that lies.
+    """
     around = common_loops(schedule, users)
     for loop in reversed(around):
         size = buffer_bytes(schedule, loop, tensor, "local")
-        if size is None or size > machine.levels[1].size // 2:
+        if size is None:
+            return schedule
+        of_all_cores = 2 * size * machine.units
+        if size > machine.levels[1].size // 2 and Counts(schedule.nest).tensor_bytes(tensor) < of_all_cores:
             return schedule
         done = promoted(schedule, tensor, users[0], loop.name, "local")
         if done is not None:

@@ -13,11 +13,13 @@ import polyfuse as pf
 from papers.polybench import KERNELS
 from polyfuse.analysis.bands import among, permutable
 from polyfuse.analysis.barriers import place_barriers
+from polyfuse.analysis.storage import buffers_of
 from polyfuse.analysis.validation import validate
 from polyfuse.interpret import interpret
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, parts, statements
 from polyfuse.machine import Machine
+from polyfuse.rewrite.storage.expansion import expand_temporaries
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.dump import tree_text
 from polyfuse.sets import dimension
@@ -160,3 +162,16 @@ def test_rows_side_by_side_are_those_of_which_there_are_enough(
     plan = plan_for(nest, CPU)
     inner = plan.schedule.loops("S")[-1]
     assert (inner.name, inner.bind) == (f"{rows}_in", "vector")
+
+
+def shortest_paths(path):  # type: ignore[no-untyped-def]
+    for k in range(path.shape[0]):
+        path[:] = np.minimum(path[:], np.add.outer(path[:, k], path[k, :]))
+
+
+def test_a_temporary_of_one_step_is_not_kept_for_all_steps() -> None:
+    """A step's 640 kB are more than half of the L2, and all 400 steps' are 256 MB."""
+    read = pf.nest(shortest_paths, types={"path": "i32[N, N]"})
+    nest = expand_temporaries(read.with_sizes({"N": 400})).nest
+    schedule = plan_for(nest, Machine.preset("zen5")).schedule
+    assert "copy" in {buffer.tensor for _, buffer in buffers_of(schedule.tree)}
