@@ -237,9 +237,10 @@ def jammed(draft: Draft, names: tuple[str, ...]) -> Draft:
 
 
 def _jammed_nest(draft: Draft, own: tuple[str, ...], few: str) -> Draft:
-    """for i_in: for j: S  ->  for j: for i_in (unrolled): S, where all loops stand around all statements."""
+    """for i_in: for j: S  ->  for j: for i_in (unrolled): S, where the loops inside stand around all statements."""
     chain = [loop for loop in draft.loops(own[0]) if statements(loop) == own]
-    inside = [loop.name for loop in chain if loop.name != few]
+    behind = [loop.name for loop in chain].index(few) + 1
+    inside = [loop.name for loop in chain[behind:]]
     if not inside or not _is_innermost(chain[-1]):
         return draft
     draft = draft.do("reorder", own[0], *inside, few).do("unroll", own[0], few)

@@ -32,7 +32,7 @@ from polyfuse.strategy.transforms.loop_order import row_length
 from polyfuse.strategy.transforms.skew import shifted_order
 from polyfuse.strategy.transforms.time_tilings import shapes
 from tests.support.execution import memory, run_lockstep, run_plain
-from tests.support.loop_programs import PROGRAMS
+from tests.support.loop_programs import PROGRAMS, array, program
 from tests.support.models import CPU, CUDA
 
 Make = Callable[[], Nest]
@@ -175,3 +175,11 @@ def test_a_temporary_of_one_step_is_not_kept_for_all_steps() -> None:
     nest = expand_temporaries(read.with_sizes({"N": 400})).nest
     schedule = plan_for(nest, Machine.preset("zen5")).schedule
     assert "copy" in {buffer.tensor for _, buffer in buffers_of(schedule.tree)}
+
+
+def test_a_loop_without_loops_inside_is_not_unrolled() -> None:
+    """`for j: y[j] += s[0] * x[j]`: s stays anyway, and lanes of an unrolled loop are worse than a vector's."""
+    tensors = [array("x", 64, role="input"), array("s", 1, role="input"), array("y", 64)]
+    scaled = program("scaled", tensors, {"{ S[j] : 0 <= j < 64 }": "y[j] = y[j] + s[0] * x[j]"}, ("j", "S"))
+    shapes_of = [tree_text(d.nest, d.tree) for d in shapes(Draft(scaled, scaled.order), ("S",), 1)]
+    assert not any("unroll" in shape for shape in shapes_of)
