@@ -23,6 +23,7 @@ from numba.np.arrayobj import make_array, populate_array
 from polyfuse.codegen.looptree.gather_rows import is_chosen
 from polyfuse.codegen.looptree.index import flat
 from polyfuse.codegen.looptree.nodes import (
+    Allocate,
     Element,
     For,
     Guard,
@@ -52,10 +53,10 @@ def with_joined_axes(kernel: Kernel) -> tuple[Kernel, tuple[Joined, ...]]:
     """The kernel with elements of arrays with fewer axes, where these need fewer quotients; and those arrays.
 
     An array that the kernel writes is one or the other for all of its elements: by two names, a store would not be seen
-    to meet a load.
+    to meet a load. A buffer of the kernel's own has fewer axes from the beginning.
     """
     found: list[Joined] = []
-    body = kernel.body
+    body = _with_fewer_axes(kernel.body)
     taken = {*kernel.arrays, *kernel.sizes, *variables(body)}
     shapes = {name: tensor.shape for name, tensor in kernel.arrays.items()}
     choosing = _choosing(body)
@@ -78,6 +79,28 @@ def with_joined_axes(kernel: Kernel) -> tuple[Kernel, tuple[Joined, ...]]:
             asked.append(one.name)
             break
     return replace(kernel, body=body), tuple(found)
+
+
+def _with_fewer_axes(body: Node) -> Node:
+    """The node with its buffers' neighbouring axes as one, where its elements need fewer quotients then."""
+    asked = [node for node in nodes_in(body) if isinstance(node, Allocate)]
+    for buffer in asked:
+        for axis, inner in enumerate(buffer.shape[1:]):
+            changed = _changed(body, buffer.buffer, axis, inner)
+            if changed is not None:
+                shape = (*buffer.shape[:axis], buffer.shape[axis] * inner, *buffer.shape[axis + 2 :])
+                less = replace(buffer, shape=shape)
+                body = _reshaped(_with(body, buffer.buffer, buffer.buffer, changed), buffer, less)
+                asked.append(less)
+                break
+    return body
+
+
+def _reshaped(node: Node, buffer: Allocate, less: Allocate) -> Node:
+    """The node with a buffer in another shape."""
+    if node == buffer:
+        return less
+    return with_below(node, lambda part: _reshaped(part, buffer, less))
 
 
 Places = dict[tuple[str, ...], tuple[ast.expr, ...]]

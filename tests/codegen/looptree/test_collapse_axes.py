@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from polyfuse.codegen.looptree.collapse_axes import Joined, with_joined_axes
-from polyfuse.codegen.looptree.nodes import Block, Element, Kernel, Node, stores_in
+from polyfuse.codegen.looptree.nodes import Allocate, Block, Element, Kernel, Node, nodes_in, stores_in
 from polyfuse.ir.tensor import Tensor
 from tests.codegen.looptree.test_verify import element, kernel, loop, store
 
@@ -50,6 +50,21 @@ def test_an_array_that_is_written_is_joined_for_all_of_its_elements() -> None:
         "y_rows[0, c + 16]",
         "y_rows[2, c // 8 * 8 + c // 2 % 8]",
     ]
+
+
+def test_a_buffer_has_fewer_axes_in_its_kernel() -> None:
+    """32c + d over rows of 28: quotient and remainder as isl writes them."""
+    written = store("b[e, c + (4 * c + d) // 28, (4 * c + d) % 28]", "x[0, 0, 0]")
+    buffer = Allocate("b", (3, 28, 28), "float32", "local")
+    done, found = with_joined_axes(
+        replace(kernel(Block((buffer, Block((written, store("y[0, 0, 0]", "b[e, 2 * c, d]")))))), arrays={})
+    )
+    assert found == ()
+    assert [str(e) for s in stores_in(done.body) for e in (s.target, *s.reads) if e.array == "b"] == [
+        "b[e, 32 * c + d]",
+        "b[e, 56 * c + d]",
+    ]
+    assert [node.shape for node in nodes_in(done.body) if isinstance(node, Allocate)] == [(3, 784)]
 
 
 def test_an_axis_of_a_size_that_is_not_known_stays() -> None:
