@@ -197,9 +197,10 @@ def _sum_in_register(p: LoopPrinter, loop: For) -> Lines | None:
 
 
 def _short_row(p: LoopPrinter, loop: For) -> Lines | None:
-    if loop.bind != "vector" or not (p.has_tiles or reads_rows(loop, p.rows)):
+    if loop.bind != "vector":
         return None
-    return _line(tile_row(loop, p.kernel.body, p.place, p.vector_row))
+    beside = p.has_tiles or reads_rows(loop, p.rows)
+    return _line(tile_row(loop, p.kernel.body, p.place, p.vector_row, alone=not beside))
 
 
 def _stencil_row(p: LoopPrinter, loop: For) -> Lines | None:

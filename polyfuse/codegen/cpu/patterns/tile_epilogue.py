@@ -1,4 +1,4 @@
-"""Turn short vector loops of tiles, and of rows that data name, into one operation; LLVM would leave them scalar.
+"""Turn short vector loops into one operation, of which LLVM would leave all or the end scalar.
 
     for c in range(0, 32): { z = y[r, c] + b[32*j + c]; out[i, 32*j + c] = max(z, 0) }
     ->  short_row(row, float32, count=32, …)    with    def row(y, b, out): z = y + b; out[:] = larger(z, float32(0.0))
@@ -11,7 +11,10 @@ x 512 took 315, 279 and 280 (one Zen 5 core, medians of 61 turns). A loop whose 
 and checks for overlaps in each row: 36.3 and 285.
 
 Rows that data name are so, too, in kernels without tiles: 128 rows of 16 numbers took 0.80 µs, in whole vectors 0.25
-(one Zen 4 core).
+(one Zen 4 core). And so are rows of a few vectors: LLVM takes four at once, and what is left number by number. Softmax
+of 200 rows took, in µs, of 16 numbers 3.7 and 2.2, of 24 5.3 and 3.5, of 37 9.3 and 5.6, of 48 8.1 and 4.0, of 60 7.8
+and 7.9 (one Zen 5 core). Up to a dozen numbers LLVM writes out, and takes the same number of several rows at once: of 8
+1.1 and 5.0.
 
 The values of a vector loop do not depend on each other, so that a vector of one statement may run before the next one.
 """
@@ -39,24 +42,28 @@ LEAST = 4
 MOST = 8
 """Vectors of a row, one written behind the other: beside longer rows the checks of LLVM's own loops are little."""
 
+LEAST_ALONE, MOST_ALONE = 13, 4
+"""Numbers, and vectors, of a row of a kernel that has neither tiles nor rows that data name."""
+
 OPERATIONS = ("=", "+=", "max=", "min=")
 """What a row does with its elements. Rows of other sums are one place, and not along memory."""
 
 
 def tile_row(
-    loop: For, kernel: Node, place: Callable[[Element], ast.expr], define: Define
+    loop: For, kernel: Node, place: Callable[[Element], ast.expr], define: Define, alone: bool = False
 ) -> ast.Call | None:
     """The call for a vector loop of so few values around assignments; None if it is not of that form.
 
     Each assignment, or addition, goes along memory, or to a variable of `kernel` that only these statements use, and
     reads what goes along memory, what stays in place, and such variables. `place` writes an element, `define` a vector
-    row.
+    row. `alone`: the kernel has neither tiles nor rows that data name.
     """
     stores, count = _assignments(loop), _count(loop)
     dtype = stores[0].target.dtype if stores else ""
     if count is None or dtype not in ("float32", "float64"):
         return None
-    if not LEAST <= count <= MOST * VECTOR_BYTES // ITEMSIZE[dtype]:
+    least, most = (LEAST_ALONE, MOST_ALONE) if alone else (LEAST, MOST)
+    if not least <= count <= most * VECTOR_BYTES // ITEMSIZE[dtype]:
         return None
     if any(store.op != "=" for store in stores) and not _in_whole_vectors(count * ITEMSIZE[dtype]):
         return None
