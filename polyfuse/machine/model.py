@@ -265,9 +265,9 @@ class GpuMachine(Machine):
 
 # -- CPUs --------------------------------------------------------------------------------------------------------------
 
-CALL_SECONDS = 11e-9
-"""One kernel among others of a call, all in one entry: 4 × Linear(16) + ReLU at batch 2 took 0.74 µs in 12 kernels,
-whose loops take 0.06, where a call of one small kernel takes 0.54 (one Zen core, numba 0.68)."""
+CALL_SECONDS = 3e-9
+"""One kernel among others of a call, all in one entry: 32 × Linear(16) + ReLU at batch 2 took 1.30 µs in 96 kernels and
+1.08 in 32, where a call of one such layer took 0.35 in three and 0.31 in one (one Zen 5 core, numba 0.68)."""
 
 REGION_SECONDS = 10e-6
 """Seconds that a parallel loop adds to a call to wake threads. On two Zen 5 cores (numba 0.68 over OpenMP): 1.0 µs

@@ -97,7 +97,7 @@ def test_rates_are_those_of_the_machine_that_is_most_alike(
     )
     found = detect_cpu(tmp_path, info)  # caches by default: an L2 of 1 MiB
     assert found.levels[1].bandwidth == rates.near[1] * max(2.6e9, rates.hertz)
-    assert found.foresees == rates.foresees == (rates in (ZEN3, ZEN4))
+    assert found.foresees == rates.foresees == (rates in (ZEN3, ZEN4, ZEN5))
     assert found.multiply_adds == (1 if rates is ZEN4 else 2)
 
 

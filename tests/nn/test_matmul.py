@@ -36,7 +36,7 @@ def test_attention_over_heads(target: str) -> None:
 
 
 def test_heads_run_in_one_pass_outside_of_the_loop_over_keys() -> None:
-    shape = (2, 3, 256, 16)
+    shape = (2, 3, 1024, 16)
     q, k, v = (nn.input(name, shape) for name in "qkv")
     machine = pf.Machine.preset("zen5")
     net = pf.compile(pf.lower(nn.softmax(q @ nn.transpose(k)) @ v), target="cpu", machine=machine)

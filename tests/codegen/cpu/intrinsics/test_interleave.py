@@ -55,7 +55,7 @@ def test_a_module_without_marks_stays_as_it_is() -> None:
     assert str(module) == before
 
 
-@pytest.mark.parametrize("function", [nn.exp, lambda x: nn.tanh(nn.sigmoid(x))])
+@pytest.mark.parametrize("function", [nn.erf, lambda x: nn.tanh(nn.sigmoid(x))])
 def test_machine_code_has_more_vectors_side_by_side(function) -> None:  # type: ignore[no-untyped-def]
     nest = pf.lower(function(nn.input("x", (64, 512))))
     (code,) = pf.compile(nest, target="cpu").program.codes
