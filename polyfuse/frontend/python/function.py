@@ -74,6 +74,7 @@ SLICE = re.compile(r"\[[^\]]*:")
 """A slice in a line of source."""
 
 ALLOWED = "for … in range(…), if, assignments, assert on sizes at the top, return as the last line"
+PIECES = "pf.program leaves other statements to Python, and compiles the pieces inside of them"
 
 
 @dataclass(frozen=True, repr=False)
@@ -220,7 +221,8 @@ class _Reader:
         what = f"`{ast.unparse(node).splitlines()[0]}` is not a statement of an affine program"
         if isinstance(node, ast.Expr):
             what = f"the value of {ast.unparse(node)} is not kept, and it changes no array that is known here"
-        self.source.refuse(node, what, ALLOWED)
+        ends_by_data = isinstance(node, ast.While | ast.Try)
+        self.source.refuse(node, what, f"{ALLOWED}; {PIECES}" if ends_by_data else ALLOWED)
 
     def loop(self, node: ast.For, scope: Scope) -> Tree | None:
         """for i in range(…): body."""

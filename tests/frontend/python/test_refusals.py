@@ -203,3 +203,10 @@ def test_names_that_isl_does_not_read(body: str) -> None:
         "isl reads no letters such as those of the name"
         in refusal(body, '@pf.nest\ndef f(x: "f64[N]"):\n').why
     )
+
+
+@pytest.mark.parametrize(
+    "body", ["while x[0] > 0.0:\n    x[0] -= 1.0", "try:\n    x[0] = 1.0\nfinally:\n    x[0] = 2.0"]
+)
+def test_statements_that_end_by_data_have_a_way_out(body: str) -> None:
+    assert "pf.program" in str(refusal(body))

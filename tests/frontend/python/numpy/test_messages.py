@@ -38,6 +38,7 @@ BAD = [
     ("x[::n] = 0.0", "n] = 0.0", "the step n"),
     ("k += x", "k += x", "k is int64, the result float64: NumPy refuses that too"),
     ("x[:] = A.sum(axis=2)[0]", "A.sum", "an axis of an array of rank 2"),
+    ("x[0] = x.shape[1]", "x.shape[1]", "x.shape has 1 element, and none at 1"),
     ("x[:] = A.argsort()", "A.argsort", "A.argsort, a method that cannot be read"),
     ("A[:] = np.reshape(x, (2, n))", "np.reshape", "from (N,) to (2, n) a subscript is a product of sizes"),
     ("x[:] = np.zeros(3, dtype=np.longdouble)", "np.zeros", "the element type longdouble"),

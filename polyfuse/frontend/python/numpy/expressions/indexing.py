@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from polyfuse.errors import quantity
 from polyfuse.frontend.python.gathers import is_from_data
 from polyfuse.frontend.python.numpy.broadcasting import broadcast, common_shape
 from polyfuse.frontend.python.numpy.expressions.constants import known_integer
@@ -31,9 +32,16 @@ def subscript(e: Evaluator, node: ast.Subscript) -> Value:
     if isinstance(base, tuple):
         position = e.value(node.slice)
         at = constant(position.node) if isinstance(position, Scalar) else None
-        if at is None or not -len(base) <= at < len(base):
+        if at is None:
             e.refuse(
                 node, f"{ast.unparse(node)} is not an element that is known here", "a constant subscript"
+            )
+        if not -len(base) <= at < len(base):
+            has = quantity(len(base), "element")
+            e.refuse(
+                node,
+                f"{ast.unparse(node.value)} has {has}, and none at {at}",
+                f"{-len(base)} to {len(base) - 1}" if base else "a tuple with elements",
             )
         found: Value = base[at]
         return found
