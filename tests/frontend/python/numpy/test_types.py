@@ -80,6 +80,14 @@ def test_unsigned_numbers_divided_by_minus_one_have_a_sign(options: dict[str, st
     check(by_signed, small, long, signed, signed.astype(np.int16), **options)
 
 
+def signs(x):  # type: ignore[no-untyped-def]
+    return 1 / np.rint(x), 1 / np.round(x), 1 / np.round(x, 1), 1 / np.trunc(x)
+
+
+def test_numbers_that_are_rounded_to_zero_keep_their_sign() -> None:
+    check(signs, np.array([-0.0, 0.0, -0.3, 0.3, -0.5, -1e-9, 0.5, -0.04]), target="cpu")
+
+
 EDGES = (0.0, -0.0, 1.0, -1.0, 3.7, -0.5, 1e300, 5e-324, np.inf, -np.inf, np.nan, 0.1, -7.0)
 
 

@@ -52,11 +52,11 @@ def trunc(x: Any) -> Any:
 
 
 def rint(x: Any) -> Any:
-    """np.rint(x): the nearest whole number, of two the even one."""
+    """np.rint(x): the nearest whole number, of two the even one; -0.0 above -0.5."""
     below = np.floor(x)
     over = x - below
     is_odd = 2.0 * np.floor(0.5 * below) != below
-    return np.where((over > 0.5) | ((over == 0.5) & is_odd), below + 1.0, below)
+    return np.where((over > 0.5) | ((over == 0.5) & is_odd), np.ceil(x), below)
 
 
 def diag_indices(n: int, ndim: int = 2) -> Any:
