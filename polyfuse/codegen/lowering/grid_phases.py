@@ -25,6 +25,7 @@ from polyfuse.codegen.lowering.build import Targets, built, namer_of
 from polyfuse.ir.form import Form, form_of
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import ON_CORES, Loop, Sequence, Tree, loops, statements
 from polyfuse.sets import greatest
 
@@ -83,15 +84,15 @@ def _bodies(
     nest: Nest, parts: tuple[Tree, ...], targets: Targets, bounds: Bounds, namer: Namer
 ) -> list[tuple[Node, ...]]:
     """The body of each part in the launch's names."""
-    made: dict[Form, tuple[Form, Node]] = {}
+    made: dict[Form, tuple[Form, tuple[Tensor, ...], Node]] = {}
     found = []
     for part in parts:
-        form = form_of(nest, part)
+        form, own = form_of(nest, part), statements(part)
         if form not in made:
-            made[form] = form, built(nest, part, targets, bounds).body
-        first, body = made[form]
-        own = statements(part)
-        body = renamed(body, _names(nest, body, first, form, targets, namer), _statements(first, form, own))
+            made[form] = form, tuple(tensors_of(nest, own)), built(nest, part, targets, bounds).body
+        first, tensors, body = made[form]
+        names = _names(nest, body, first, form, tensors, targets, namer)
+        body = renamed(body, names, _statements(first, form, own))
         found.append(body.parts if isinstance(body, Block) else (body,))
     return found
 
@@ -104,15 +105,18 @@ def _statements(first: Form, form: Form, own: tuple[str, ...]) -> Mapping[str, s
 
 
 def _names(
-    nest: Nest, body: Node, first: Form, form: Form, targets: Targets, namer: Namer
+    nest: Nest,
+    body: Node,
+    first: Form,
+    form: Form,
+    tensors: tuple[Tensor, ...],
+    targets: Targets,
+    namer: Namer,
 ) -> Mapping[str, str]:
     """The launch's names for the tensors and the variables of a part that was made for an equal one."""
     theirs = dict(zip(first.names, form.names, strict=True))
     own = namer_of(nest, targets)
-    known = {s.name for s in nest.statements}
-    names = {
-        own(t.name): namer(theirs[t.name]) for t in tensors_of(nest, filter(known.__contains__, first.names))
-    }
+    names = {own(tensor.name): namer(theirs[tensor.name]) for tensor in tensors}
     steps = {base(one): base(other) for one, other in zip(first.loops, form.loops, strict=True)}
     for variable in sorted(variables(body) - names.keys()):
         names[variable] = fresh(steps.get(variable, variable), namer.taken | {*names.values()})

@@ -98,3 +98,15 @@ def test_a_variable_of_one_part_that_is_called_as_an_array_of_another_gets_anoth
     assert "for i_2 in range(0, 3):" in net.source
     x, i = np.arange(12, dtype=np.float32).reshape(4, 3), np.float32([2, 3, 5])
     np.testing.assert_array_equal(net(x, i), x[::-1] * i)
+
+
+def test_a_tensor_may_be_called_like_a_statement_of_another_part() -> None:
+    first = pf.statement("{ first[i] : 0 <= i < 32 }", "mean[i] = 2 * x[i]")
+    mean = pf.statement("{ mean[i] : 0 <= i < 32 }", "y[i] = mean[31 - i] + z[i]")
+    roles = {"x": "input", "z": "input", "mean": "temporary", "y": "output"}
+    tensors = [pf.Tensor(name, (32,), "float32", roles[name]) for name in roles]  # type: ignore[arg-type]
+    nest = pf.Nest.of(tensors, [first, mean])
+    schedule = pf.Schedule(nest).bind("first", i="cores").bind("mean", i="cores")
+    schedule = schedule.join("first", "mean", loop="region").synchronised()
+    found = cpu_kernel(built_in_parts(nest, schedule.tree, TARGETS))
+    assert found.source == cpu_kernel(built(nest, schedule.tree, TARGETS)).source
