@@ -10,7 +10,7 @@ the part as it was. Nothing depends on this being right: every compile validates
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -24,6 +24,12 @@ from polyfuse.schedule.schedule import Schedule
 from polyfuse.schedule.step import Step
 
 T = TypeVar("T")
+
+Kinds = tuple[frozenset[str], frozenset[str]]
+"""Names of statements, and names of tensors: either may be called like one of the others."""
+
+NOTHING: Kinds = (frozenset(), frozenset())
+"""No names."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +115,13 @@ class Repeat:
     @property
     def added(self) -> frozenset[str]:
         """The names of the statements and tensors that the nest does not have yet."""
+        return frozenset().union(*self.added_by_kind)
+
+    @cached_property
+    def added_by_kind(self) -> Kinds:
+        """The names of the statements that the nest does not have yet, and those of the tensors."""
         names = (s.name for run in self.statements.values() for s in run)
-        return frozenset({*names, *(t.name for t in self.buffers)}).difference(*self.statements)
+        return frozenset(names).difference(*self.statements), frozenset(t.name for t in self.buffers)
 
 
 def with_repeats(schedule: Schedule, repeats: Sequence[Repeat]) -> Schedule:
@@ -143,7 +154,7 @@ class Done:
     form: Form
 
     def again(
-        self, nest: Nest, part: Tree, form: Form, taken: Collection[str] = ()
+        self, nest: Nest, part: Tree, form: Form, taken: Kinds = NOTHING
     ) -> tuple[Repeat, Renaming] | None:
         """The same on another part that is alike; None if it is not sure which names the verbs would give.
 
@@ -172,7 +183,9 @@ class Done:
         repeat = Repeat(part, new, steps, *found)
         copies, buffers = self._added
         fresh = len(copies) + len(buffers) == len(repeat.added)
-        if not fresh or self._numbered or not repeat.added.isdisjoint((*nest.names, *taken)):
+        added = repeat.added_by_kind
+        alike = self._numbered_alike(nest, renaming, added, taken)
+        if not fresh or not alike or not repeat.added.isdisjoint(nest.names.union(*taken)):
             return None
         return repeat, renaming
 
@@ -193,15 +206,26 @@ class Done:
         copies = tuple(s for s in after.statements if s.name not in old)
         return copies, tuple(t for t in after.tensors if t.name not in old)
 
-    @cached_property
-    def _numbered(self) -> bool:
-        """Whether an added name has a number because it was taken: pack_w0_2, where there was a pack_w0.
+    def _numbered_alike(self, nest: Nest, renaming: Renaming, added: Kinds, taken: Kinds) -> bool:
+        """True if each added name with a number that it has because others were taken gets this number here, too.
 
-        The name of an equal kernel need not be taken. In pack_arg7_1 the number belongs to the tensor arg7_1.
+        The weights that a backward pass packs again are pack_w0_2 where there is a pack_w0, and pack_w1_2 where there
+        is a pack_w1. In pack_arg7_1 the number belongs to the tensor arg7_1.
         """
-        names = self.after.nest.names
-        numbers = (re.fullmatch(r"(.+)_\d+", one.name) for group in self._added for one in group)
-        return any(found is not None and found[1] in names for found in numbers)
+        copies, buffers = self._added
+        made = [s.name for s in copies], [t.name for t in buffers]
+        for names, there, *here in zip(
+            made, _kinds(self.after.nest), _kinds(nest), added, taken, strict=True
+        ):
+            for name in names:
+                number = re.fullmatch(r"(.+)_(\d+)", name)
+                if number is None or number[1] not in there:
+                    continue
+                word, last = renaming(number[1]), int(number[2])
+                before = {word, *(f"{word}_{n}" for n in range(2, last))}
+                if renaming(name) != f"{word}_{last}" or not before <= frozenset().union(*here):
+                    return False
+        return True
 
     @cached_property
     def _own(self) -> tuple[tuple[Statement, ...], tuple[Tree, ...], frozenset[str]]:
@@ -225,6 +249,10 @@ class Done:
             return None
         buffers = tuple(replace(t, name=renaming(t.name)) for t in self._added[1])
         return every, written, buffers, frozenset(map(renaming, touched))
+
+
+def _kinds(nest: Nest) -> Kinds:
+    return frozenset(s.name for s in nest.statements), frozenset(t.name for t in nest.tensors)
 
 
 InNest = tuple[

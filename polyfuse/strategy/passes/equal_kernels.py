@@ -14,7 +14,7 @@ from polyfuse.analysis.once import constant_tensors
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Tree
 from polyfuse.schedule import Schedule
-from polyfuse.schedule.repeated import Alike, Done, Renaming, Repeat, with_repeats
+from polyfuse.schedule.repeated import NOTHING, Alike, Done, Kinds, Renaming, Repeat, with_repeats
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.plan import Group
 
@@ -70,7 +70,7 @@ class Repeats:
         form = alike.form
         key = alike, tuple(self._seen(name, part) for name in form.names if name in self.users)
         earlier = self.known.setdefault(key, [])
-        taken = frozenset().union(*(repeat.added for repeat in self.waiting)) if earlier else frozenset[str]()
+        taken = self._taken() if earlier else NOTHING
         for done, groups in earlier:
             found = done.again(schedule.nest, part, form, taken)
             if found is not None:
@@ -87,6 +87,12 @@ class Repeats:
         done = with_repeats(schedule, self.waiting)
         self.waiting.clear()
         return done
+
+    def _taken(self) -> Kinds:
+        """The names that what waits will add."""
+        every = [repeat.added_by_kind for repeat in self.waiting]
+        statements, tensors = (frozenset().union(*(names[kind] for names in every)) for kind in (0, 1))
+        return statements, tensors
 
     def _seen(self, tensor: str, part: Tree) -> tuple[bool, bool, bool]:
         """Return three flags of a tensor: fixed; seen by the kernel alone; seen by the kernel and the caller only."""

@@ -97,19 +97,23 @@ def test_weights_whose_names_end_in_numbers_are_shaped_once(monkeypatch: pytest.
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("other", ["sums", "pack_w0"])
-def test_a_name_that_has_a_number_because_it_was_taken_is_not_renamed(other: str) -> None:
+@pytest.mark.parametrize("others", [("sums",), ("pack_w0",), ("pack_w0", "pack_w1")])
+def test_a_name_has_a_number_only_where_it_is_taken(others: tuple[str, ...]) -> None:
+    """A backward pass packs the weights of the forward pass again: pack_w0_2 and pack_w1_2."""
     domain = "[i, j, k] : 0 <= i, j, k < 4"
     products = [pf.statement(f"{{ mac{n}{domain} }}", f"y{n}[i, j] += x[i, k] * w{n}[k, j]") for n in (0, 1)]
-    statements = [*products, pf.statement(f"{{ {other}[i] : 0 <= i < 4 }}", "z[i] = x[i, i]")]
+    more = [pf.statement(f"{{ {name}[i] : 0 <= i < 4 }}", f"z_{name}[i] = x[i, i]") for name in others]
     roles = {"x": "input", "w0": "input", "w1": "input", "y0": "inout", "y1": "inout"}
     tensors = [pf.Tensor(name, (4, 4), "float32", role) for name, role in roles.items()]  # type: ignore[arg-type]
-    nest = pf.Nest.of([*tensors, pf.Tensor("z", (4,), "float32", "output")], statements)
+    written = [pf.Tensor(f"z_{name}", (4,), "float32", "output") for name in others]
+    nest = pf.Nest.of([*tensors, *written], [*products, *more])
     before = pf.Schedule(nest)
     first, second = parts(before.tree)[:2]
     after = before.pack("w0", "mac0", panel=(1, 4))
     found = Done(before, after, first, form_of(nest, first)).again(nest, second, form_of(nest, second))
-    assert (found is None) == (other == "pack_w0")
+    assert (found is None) == (others == ("pack_w0",))
+    if found is not None:
+        assert found[0].added == {name.replace("w0", "w1") for name in after.nest.names - nest.names}
 
 
 def test_layers_of_other_sizes_are_made_anew() -> None:
