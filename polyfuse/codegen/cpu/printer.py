@@ -381,9 +381,11 @@ class CpuEmitter(InRegions):
     def opening(self, body: list[str]) -> list[str]:
         """Arrays with two axes as one, which the body asks for."""
         lines: list[str] = []
+        names = read_here("\n".join(body)) if self.joined else set[str]()
         for one in reversed(self.joined):  # one may be of another one
-            if one.name in read_here("\n".join([*lines, *body])):
+            if one.name in names:
                 lines = [f"{one.name} = joined({one.array}, {one.axis})", *lines]
+                names.add(one.array)
         return lines
 
     def _index(self, value: ast.expr) -> ast.expr:

@@ -11,8 +11,9 @@ b are quotient and remainder by n of one number, that number is the place, in ve
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from llvmlite import ir
@@ -33,7 +34,6 @@ from polyfuse.codegen.looptree.nodes import (
     Store,
     nodes_in,
     stores_in,
-    touched,
     variables,
     with_below,
 )
@@ -60,37 +60,44 @@ def with_joined_axes(kernel: Kernel) -> tuple[Kernel, tuple[Joined, ...]]:
     taken = {*kernel.arrays, *kernel.sizes, *variables(body)}
     shapes = {name: tensor.shape for name, tensor in kernel.arrays.items()}
     choosing = _choosing(body)
-    asked = [name for name in shapes if name not in choosing]
+    elements = _elements(body)
+    moved: dict[str, Moved] = {}
+    asked = [name for name in shapes if name in elements and name not in choosing]
     for array in asked:
         for axis in range(len(shapes[array]) - 1):
             inner = shapes[array][axis + 1]
             if not isinstance(inner, int):
                 continue
-            changed = _changed(body, array, axis, inner)
-            if changed is None:
+            places = _changed(elements[array], axis, inner)
+            if places is None:
                 continue
             one = Joined(fresh(f"{array}_rows", taken), array, axis)
             taken.add(one.name)
             found.append(one)
-            body = _with(body, array, one.name, changed)
+            moved[array] = Moved(one.name, places)
+            elements[one.name] = elements[array].moved(moved[array])
             outer = shapes[array][axis]
             both = outer * inner if isinstance(outer, int) else outer  # not known, as it was
             shapes[one.name] = (*shapes[array][:axis], both, *shapes[array][axis + 2 :])
             asked.append(one.name)
             break
-    return replace(kernel, body=body), tuple(found)
+    return replace(kernel, body=_with(body, moved) if moved else body), tuple(found)
 
 
 def _with_fewer_axes(body: Node) -> Node:
     """The node with its buffers' neighbouring axes as one, where its elements need fewer quotients then."""
     asked = [node for node in nodes_in(body) if isinstance(node, Allocate)]
+    elements = _elements(body) if asked else {}
     for buffer in asked:
-        for axis, inner in enumerate(buffer.shape[1:]):
-            changed = _changed(body, buffer.buffer, axis, inner)
-            if changed is not None:
+        name = buffer.buffer
+        for axis, inner in enumerate(buffer.shape[1:] if name in elements else ()):
+            places = _changed(elements[name], axis, inner)
+            if places is not None:
+                moved = Moved(name, places)
+                elements[name] = elements[name].moved(moved)
                 shape = (*buffer.shape[:axis], buffer.shape[axis] * inner, *buffer.shape[axis + 2 :])
                 less = replace(buffer, shape=shape)
-                body = _reshaped(_with(body, buffer.buffer, buffer.buffer, changed), buffer, less)
+                body = _reshaped(_with(body, {name: moved}), buffer, less)
                 asked.append(less)
                 break
     return body
@@ -107,38 +114,76 @@ Places = dict[tuple[str, ...], tuple[ast.expr, ...]]
 """Subscripts, as text, and what they become."""
 
 
-def _changed(body: Node, array: str, axis: int, size: int) -> Places | None:
+@dataclass(frozen=True)
+class Moved:
+    """An array's elements with two axes as one: the array's new name, and the subscripts of those that have it."""
+
+    name: str
+    places: Places
+
+    def of(self, element: Element) -> Element | None:
+        """The element by the new name; None if it keeps the old one."""
+        here = self.places.get(_text(element))
+        return None if here is None else replace(element, array=self.name, subscripts=here)
+
+
+@dataclass(frozen=True)
+class Elements:
+    """What a kernel reads, writes and asks for ahead of an array; and whether it writes some."""
+
+    every: tuple[Element, ...]
+    written: bool
+
+    def moved(self, by: Moved) -> Elements:
+        """Those that have the new name."""
+        return Elements(tuple(one for each in self.every if (one := by.of(each)) is not None), self.written)
+
+
+def _elements(body: Node) -> dict[str, Elements]:
+    """The elements of each array, found in one walk: a region of 400 kernels has as many arrays."""
+    stores = list(stores_in(body))
+    found: dict[str, list[Element]] = {}
+    ahead = (element for loop in _loops(body) for element, _ in loop.ahead)
+    for element in chain((e for store in stores for e in (store.target, *store.reads)), ahead):
+        found.setdefault(element.array, []).append(element)
+    written = {store.target.array for store in stores}
+    return {array: Elements(tuple(every), array in written) for array, every in found.items()}
+
+
+def _changed(elements: Elements, axis: int, size: int) -> Places | None:
     """The subscripts of an array's elements with two axes as one, where that is better; None if it is so nowhere."""
-    reads, writes = touched(body, array)
-    asked = [element for loop in _loops(body) for element, _ in loop.ahead if element.array == array]
-    elements = [*reads, *writes, *asked]
-    if not any(_quotients(value) for element in elements for value in element.subscripts[axis : axis + 2]):
+    if not any(_quotients(value) for e in elements.every for value in e.subscripts[axis : axis + 2]):
         return None
-    if any(is_chosen(element) for element in elements):
+    if any(is_chosen(element) for element in elements.every):
         return None
     better: Places = {}
     improved = False
-    for element in elements:
+    for element in elements.every:
         outer, inner = element.subscripts[axis : axis + 2]
         one = flat(outer, inner, size)
         fewer = _quotients(one) < _quotients(outer) + _quotients(inner)
-        if fewer or writes:
+        if fewer or elements.written:
             better[_text(element)] = (*element.subscripts[:axis], one, *element.subscripts[axis + 2 :])
         improved |= fewer
     return better if improved else None
 
 
-def _with(node: Node, array: str, name: str, places: Places) -> Node:
-    """The node with an array's elements by another name."""
+def _with(node: Node, moved: Mapping[str, Moved]) -> Node:
+    """The node with arrays' elements by their last names."""
 
     def one(element: Element) -> Element:
-        here = places.get(_text(element)) if element.array == array else None
-        return element if here is None else replace(element, array=name, subscripts=here)
+        other = moved[element.array].of(element) if element.array in moved else None
+        return element if other is None else one(other)
 
-    node = with_below(node, lambda part: _with(part, array, name, places))
+    def called(array: str) -> str:
+        while array in moved and moved[array].name != array:  # a buffer keeps its name
+            array = moved[array].name
+        return array
+
+    node = with_below(node, lambda part: _with(part, moved))
     match node:
         case For():
-            streams = tuple(name if each == array else each for each in node.streams)
+            streams = tuple(map(called, node.streams))
             return replace(node, ahead=tuple((one(e), written) for e, written in node.ahead), streams=streams)
         case Store():
             return replace(node, target=one(node.target), reads=tuple(map(one, node.reads)))
