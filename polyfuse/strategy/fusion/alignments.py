@@ -13,19 +13,20 @@ fused once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from polyfuse.ir import Nest, Violation
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.form import Form, dependences_of, form_of, names_between, renamed_tree
-from polyfuse.ir.tree import Sequence, Tree, parts, sequence
+from polyfuse.ir.tree import Tree, parts, sequence
 from polyfuse.rewrite.index_set_splitting import Pieces, pieces
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.repeated import Renaming
 from polyfuse.schedule.step import Step
 from polyfuse.strategy.cost.roofline import Models
+from polyfuse.strategy.fusion.kernel_line import KernelLine
 
 Fused = Schedule | Violation | None
 
@@ -92,20 +93,23 @@ class Alignments:
     runs: dict[tuple[int, ...], Run] = field(default_factory=dict)
 
     def fused(
-        self, schedule: Schedule, first: str, second: str, at: str, make: Callable[[Schedule], Fused]
-    ) -> Fused:
-        """The schedule with two kernels fused as they were before, or else as `make` does it.
+        self,
+        start: Schedule,
+        line: KernelLine,
+        first: str,
+        second: str,
+        at: str,
+        make: Callable[[Schedule], Fused],
+    ) -> Found:
+        """What two kernels of a line become, as it was found before, or else as `make` does it.
 
         `make` is given the two by themselves, with those between them that hold them apart: what is legal for these is
-        legal in place of the first, or of the second, and no step is as long as the network.
+        legal in place of the first, or of the second, and no step is as long as the network. The schedule is any of
+        the nest's.
         """
-        run = parts(schedule.tree)
-        home = schedule.tree.places if isinstance(schedule.tree, Sequence) else {}
-        places = sorted(home.get(name, 0) for name in (first, second))
-        if schedule.nest is not self.nest or places[0] == places[1]:
-            return make(schedule)
-        held = self._held(run, home, places)
-        kernels = tuple(run[place] for place in (places[0], *held, places[1]))
+        places = sorted({line.places[first], line.places[second]})
+        among = sorted({*places, *self._held(line, places[0], places[-1])})
+        kernels = tuple(map(line.at, among))
         ids = tuple(map(id, kernels))
         key = (*ids, first, second, at)
         if key not in self.found:
@@ -114,14 +118,19 @@ class Alignments:
             pair = Pair.of(self.runs[ids], first, second, at)
             equal = self._of_equal(pair, kernels)
             if equal is None:
-                alone = _by_themselves(schedule, pair.run.tree)
-                equal = _found(alone, make(alone), kernels)
+                alone = by_itself(start, pair.run.tree)
+                equal = made_of(alone, make(alone), kernels)
                 self.alike.setdefault(pair, []).append((pair, equal))
             self.found[key] = equal
-        known = self.found[key]
-        if known.result is None or isinstance(known.result, Violation):
-            return known.result
-        return schedule.followed_by(known.steps, schedule.nest, _placed(run, places, known))
+        return self.found[key]
+
+    def reordered(self, start: Schedule, kernel: Tree, order: tuple[str, ...]) -> Found:
+        """What a kernel of one statement becomes with its loops in another order."""
+        key = (id(kernel), order)
+        if key not in self.found:
+            alone = by_itself(start, kernel)
+            self.found[key] = made_of(alone, alone.reorder(kernel.names[0], *order), (kernel,))
+        return self.found[key]
 
     def _of_equal(self, pair: Pair, kernels: tuple[Tree, ...]) -> Found | None:
         """What was made of a pair that is equal up to names, with this one's; None if that is not known."""
@@ -139,7 +148,7 @@ class Alignments:
         result = renamed_tree(known.result, lambda name: names.get(name, name))
         return Found(kernels, result, known.early, tuple(step.renamed(names) for step in known.steps))
 
-    def _held(self, run: tuple[Tree, ...], home: Mapping[str, int], places: list[int]) -> tuple[int, ...]:
+    def _held(self, line: KernelLine, early: int, late: int) -> tuple[int, ...]:
         """The places of up to two kernels between two others: one runs before the second, one behind the first.
 
         A; B; C; D; E, given A -> C and B, D -> E    ->    B and C, for A and E
@@ -148,16 +157,15 @@ class Alignments:
         second's iff nothing runs behind it. Which of several does makes no difference but to the dependence that a
         refusal names: it is the first of the nest's. Parts of a reduction may go either way.
         """
-        early, late = places
-        pairs = self.nest.pairs_in_order
+        pairs, home = self.nest.pairs_in_order, line.places
 
         def between(name: str, pair: Pairs) -> bool:
             return early < home[name] < late and pair.kind != "reduction" and not pair.is_empty
 
-        ahead = (p.source for p in pairs.into(run[late].members) if between(p.source, p))
-        behind = (p.sink for p in pairs.out_of(run[early].members) if between(p.sink, p))
-        first = (next(found, None) for found in (ahead, behind))
-        return tuple(sorted({home[name] for name in first if name is not None}))
+        ahead = (p.source for p in pairs.into(line.at(late).members) if between(p.source, p))
+        behind = (p.sink for p in pairs.out_of(line.at(early).members) if between(p.sink, p))
+        first = (next(names, None) for names in (ahead, behind))
+        return tuple(home[name] for name in first if name is not None)
 
 
 @dataclass(frozen=True)
@@ -196,23 +204,25 @@ def _refused_so(violation: Violation, renaming: Renaming, kernels: tuple[Tree, .
     return Found(kernels, replace(violation, verb=verb, source=source, sink=sink, why=why, remedy=remedy))
 
 
-def _by_themselves(schedule: Schedule, both: Tree) -> Schedule:
-    """The schedule of some kernels without the others."""
-    return schedule.followed_by((), schedule.nest.by_itself(both), both)
+def by_itself(schedule: Schedule, part: Tree) -> Schedule:
+    """Return a schedule of some kernels without the others."""
+    return schedule.followed_by((), schedule.nest.by_itself(part), part)
 
 
-def _found(schedule: Schedule, made: Fused, kernels: tuple[Tree, ...]) -> Found:
+def made_of(
+    schedule: Schedule, made: Fused, kernels: tuple[Tree, ...], places: tuple[int, int] = (0, 1)
+) -> Found:
+    """What was made of the kernels at two places of a schedule, or of its only one.
+
+    Args:
+        schedule: The schedule before.
+        made: The schedule with one kernel in place of two, or why there is none.
+        kernels: What is kept alive.
+        places: Those of the two.
+    """
     if not isinstance(made, Schedule):
         return Found(kernels, made)
+    old = set(map(id, parts(schedule.tree)))
     run = parts(made.tree)
-    old = set(map(id, kernels))
-    place = next(p for p, part in enumerate(run) if id(part) not in old)
-    return Found(kernels, run[place], place == 0, made.steps[len(schedule.steps) :])
-
-
-def _placed(run: tuple[Tree, ...], places: list[int], known: Found) -> Tree:
-    """The kernels with one in place of two."""
-    assert isinstance(known.result, Tree)
-    rest = [part for place, part in enumerate(run) if place not in places]
-    rest.insert(places[0] if known.early else places[1] - 1, known.result)
-    return sequence(tuple(rest))
+    place = next((p for p, part in enumerate(run) if id(part) not in old), places[0])
+    return Found(kernels, run[place], place == places[0], made.steps[len(schedule.steps) :])

@@ -7,7 +7,6 @@ join a product's loops, and layers join at the batch loop, by the same rule at d
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from itertools import takewhile
 
 import islpy as isl
@@ -17,16 +16,18 @@ from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest, Violation
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, parts, statements
 from polyfuse.schedule import Schedule
+from polyfuse.schedule.step import Step
 from polyfuse.sets import IN, OUT
 from polyfuse.strategy.candidates import Choose, Wish, cheapest
 from polyfuse.strategy.cost.roofline import Model
-from polyfuse.strategy.fusion.alignments import Alignments
+from polyfuse.strategy.fusion.alignments import Alignments, Found, by_itself, made_of
 from polyfuse.strategy.fusion.gemm_pairs import (
     joined_beside,
     joined_in_order,
     joined_in_steps,
     joined_in_tiles,
 )
+from polyfuse.strategy.fusion.kernel_line import KernelLine
 from polyfuse.strategy.plan import (
     Decision,
     costly_sentence,
@@ -48,33 +49,56 @@ KeptApart = frozenset[frozenset[str]]
 """Groups of statements that no kernel holds all of."""
 
 
-@dataclass(frozen=True)
 class Search:
-    """A schedule in the middle of the search, the last verdict on each pair, and the groups that are not to be made.
+    """A search in progress: the kernels so far, the steps that made them, and the last verdict on each pair.
 
-    `choose` says which are to be made, or not, whatever they cost.
+    No kernel is made of a `refused` group; `choose` says which are to be made, or not, whatever they cost.
     """
 
-    schedule: Schedule
-    verdicts: dict[tuple[str, str], Decision]
-    refused: KeptApart = frozenset()
-    choose: Choose = cheapest
-    alignments: Alignments | None = None
+    def __init__(
+        self, start: Schedule, refused: KeptApart, choose: Choose, alignments: Alignments | None
+    ) -> None:
+        self.start, self.line = start, KernelLine(start.nest, start.tree)
+        self.refused, self.choose, self.alignments = refused, choose, alignments
+        self.verdicts: dict[tuple[str, str], Decision] = {}
+        self.steps: list[Step] = []
 
-    def aligned(self, first: str, second: str, at: str) -> Schedule | Violation | None:
-        """Two kernels fused iteration by iteration; what forbids that; or None if their loops do not correspond."""
+    @property
+    def schedule(self) -> Schedule:
+        """The schedule with all that was done."""
+        return self.start.followed_by(tuple(self.steps), self.start.nest, self.line.tree)
+
+    def aligned(self, first: str, second: str, at: str) -> Found:
+        """What two kernels become, iteration by iteration; what forbids that; or None if loops do not correspond."""
 
         def make(schedule: Schedule) -> Schedule | Violation | None:
             return aligned(schedule, first, second, at)
 
-        if self.alignments is None:
-            return make(self.schedule)
-        return self.alignments.fused(self.schedule, first, second, at, make)
+        if self.alignments is not None:
+            return self.alignments.fused(self.start, self.line, first, second, at, make)
+        whole = self.schedule
+        home = whole.tree.places if isinstance(whole.tree, Sequence) else {first: 0, second: 0}
+        early, late = sorted((home[first], home[second]))
+        return made_of(whole, make(whole), parts(whole.tree), (early, late))
 
-    def with_verdict(self, decision: Decision, schedule: Schedule | None = None) -> Search:
-        """The search after one more decision."""
-        verdicts = {**self.verdicts, (decision.producer, decision.consumer): decision}
-        return replace(self, schedule=schedule or self.schedule, verdicts=verdicts)
+    def reordered(self, reduction: str, order: tuple[str, ...]) -> Found:
+        """What a kernel of one statement becomes with its loops in another order."""
+        kernel = self.line.kernel(reduction)
+        if self.alignments is not None:
+            return self.alignments.reordered(self.start, kernel, order)
+        alone = by_itself(self.start, kernel)
+        return made_of(alone, alone.reorder(reduction, *order), (kernel,))
+
+    def decide(self, decision: Decision) -> None:
+        """Note the verdict on a pair."""
+        self.verdicts[decision.producer, decision.consumer] = decision
+
+    def take(self, made: Found, *names: str) -> None:
+        """Put a new kernel in place of those of one or two statements."""
+        assert isinstance(made.result, Tree), "it was made"
+        places = [self.line.places[name] for name in names]
+        self.line.put(made.result, min(places) if made.early else max(places))
+        self.steps += made.steps
 
 
 def part_with(schedule: Schedule, statement: str) -> Tree:
@@ -142,21 +166,23 @@ def search(
     nest = start.nest
     early = early_statements(nest, start.tree)
     inits = {a: b for a, b in inits_of(nest).items() if done.isdisjoint((a, b))}
-    state = with_inits(Search(start, {}, refused, choose, alignments), model, inits)
+    state = Search(start, refused, choose, alignments)
+    with_inits(state, model, inits)
     if not fuse:
         return state.schedule, tuple(state.verdicts.values())
     pairs = [p for p in pairs_of(nest, inits) if done.isdisjoint(p) and len(early.intersection(p)) != 1]
     wanted = [pair for pair in pairs if pair[0] not in inits]  # where these belong is decided
-    deepest = max((len(state.schedule.loops(n)) for pair in wanted for n in pair), default=0)
+    line = state.line
+    deepest = max((len(line.loops(n)) for pair in wanted for n in pair), default=0)
     for level in range(deepest, 0, -1):
         for producer, consumer in wanted:
-            state = considered(state, model, producer, consumer, level)
+            consider(state, model, producer, consumer, level)
     for first, second in siblings_of(nest, pairs, done):
-        depth = len(model.kernel(part_with(state.schedule, first)).band)
+        depth = len(model.kernel(line.kernel(first)).band)
         if len(early.intersection((first, second))) == 1:
             continue
-        if depth and part_with(state.schedule, first) is not part_with(state.schedule, second):
-            state = considered(state, model, first, second, depth)
+        if depth and line.kernel(first) is not line.kernel(second):
+            consider(state, model, first, second, depth)
     return state.schedule, decisions_in_order(state, pairs)
 
 
@@ -169,20 +195,20 @@ def decisions_in_order(state: Search, pairs: list[tuple[str, str]]) -> tuple[Dec
 
 def _final(state: Search, producer: str, consumer: str) -> Decision:
     verdict = state.verdicts.get((producer, consumer))
-    together = part_with(state.schedule, producer) is part_with(state.schedule, consumer)
+    together = state.line.kernel(producer) is state.line.kernel(consumer)
     if verdict is not None and (verdict.taken or not together):
         return verdict
     if together:
-        at = shared_loops(state.schedule, producer, consumer)[-1].name
+        at = shared_loops(state.line, producer, consumer)[-1].name
         sentence = f"{producer} and {consumer} share {at} since both were fused with others."
         return Decision(producer, consumer, True, at, 0, 0, 0.0, 0.0, None, sentence)
     sentence = f"{producer} and {consumer} have no loops in common."
     return Decision(producer, consumer, False, None, 0, 0, 0.0, 0.0, None, sentence)
 
 
-def shared_loops(schedule: Schedule, first: str, second: str) -> tuple[Loop, ...]:
+def shared_loops(kernels: Schedule | KernelLine, first: str, second: str) -> tuple[Loop, ...]:
     """The loops around both statements, outermost first."""
-    around = zip(schedule.loops(first), schedule.loops(second), strict=False)
+    around = zip(kernels.loops(first), kernels.loops(second), strict=False)
     return tuple(a for a, b in around if a is b)
 
 
@@ -195,19 +221,24 @@ def early_statements(nest: Nest, tree: Tree) -> frozenset[str]:
 # -- initial values ----------------------------------------------------------------------------------------------------
 
 
-def with_inits(state: Search, model: Model, inits: dict[str, str]) -> Search:
-    """Each initial value in its reduction's kernel, before anything is weighed: apart they would never be wanted."""
+def with_inits(state: Search, model: Model, inits: dict[str, str]) -> None:
+    """Put each initial value in its reduction's kernel, before anything is weighed: apart it would never be wanted."""
+    line = state.line
     for init, reduction in inits.items():
-        schedule = _results_outside(state.schedule, model, reduction)
-        outside = replace(state, schedule=schedule)
-        for loop in _over_results(schedule, init, reduction)[: len(schedule.loops(init))][::-1]:
-            joined = outside.aligned(reduction, init, loop.name)
-            if isinstance(joined, Schedule):
+        before, taken = line.kernel(reduction), len(state.steps)
+        outside = _results_outside(state, model, reduction)
+        if outside is not None:
+            state.take(outside, reduction)
+        for loop in _over_results(line, init, reduction)[: len(line.loops(init))][::-1]:
+            joined = state.aligned(reduction, init, loop.name)
+            if isinstance(joined.result, Tree):
                 sentence = f"{init} sets the first value of {reduction} and runs with it, at {loop.name}."
-                decision = Decision(init, reduction, True, loop.name, 0, 1, 0.0, 0.0, None, sentence)
-                state = state.with_verdict(decision, joined)
+                state.decide(Decision(init, reduction, True, loop.name, 0, 1, 0.0, 0.0, None, sentence))
+                state.take(joined, reduction, init)
                 break
-    return state
+        else:
+            line.put(before, line.places[reduction])
+            del state.steps[taken:]
 
 
 def with_store(schedule: Schedule, reduction: str, store: str) -> Schedule | None:
@@ -223,73 +254,74 @@ def with_store(schedule: Schedule, reduction: str, store: str) -> Schedule | Non
     return None
 
 
-def _results_outside(schedule: Schedule, model: Model, reduction: str) -> Schedule:
-    """for k: for i: s[i] += …  ->  for i: for k: s[i] += …, where the loops are perfectly nested."""
-    loops = schedule.loops(reduction)
-    if len(part_statements(schedule, reduction)) > 1 or not (loops and isinstance(loops[-1].body, Leaf)):
-        return schedule
+def _results_outside(state: Search, model: Model, reduction: str) -> Found | None:
+    """for k: for i: s[i] += …  ->  for i: for k: s[i] += …, where the loops are perfectly nested; None where not."""
+    kernel, loops = state.line.kernel(reduction), state.line.loops(reduction)
+    if len(kernel.names) > 1 or not (loops and isinstance(loops[-1].body, Leaf)):
+        return None
     free = {id(loop): model.counts.parallel(loop) for loop in loops}
     wanted = sorted(loops, key=lambda loop: not free[id(loop)])
     if all(a is b for a, b in zip(wanted, loops, strict=True)):
-        return schedule
-    return schedule.reorder(reduction, *(loop.name for loop in wanted))
+        return None
+    return state.reordered(reduction, tuple(loop.name for loop in wanted))
 
 
-def _over_results(schedule: Schedule, init: str, reduction: str) -> tuple[Loop, ...]:
+def _over_results(kernels: Schedule | KernelLine, init: str, reduction: str) -> tuple[Loop, ...]:
     """A reduction's loops from the outermost one in, up to the first that combines values of one result.
 
     for j: for i: s[j] += x[i, j]  ->  j          for i: s[0] += x[i]  ->  none: s[0] = 0 is no step of that loop
     """
-    element = schedule.nest.statement(reduction).write.subscripts()
+    element = kernels.nest.statement(reduction).write.subscripts()
     kept = (_moves(element.get_pw_aff(axis)) for axis in range(element.dim(OUT)))
     results = frozenset[int]().union(*kept)
-    shared = set(map(id, shared_loops(schedule, init, reduction)))
+    shared = set(map(id, shared_loops(kernels, init, reduction)))
     return tuple(
         takewhile(
             lambda loop: id(loop) in shared or _moves(loop.date(reduction)) & results,
-            schedule.loops(reduction),
+            kernels.loops(reduction),
         )
     )
-
-
-def part_statements(schedule: Schedule, statement: str) -> tuple[str, ...]:
-    """The statements of the kernel that holds one."""
-    return statements(part_with(schedule, statement))
 
 
 # -- one pair at one depth ---------------------------------------------------------------------------------------------
 
 
-def considered(state: Search, model: Model, producer: str, consumer: str, level: int) -> Search:
-    """The state after the pair was tried at its loop number `level`, counted from outside."""
-    schedule = state.schedule
-    first, second = part_with(schedule, producer), part_with(schedule, consumer)
-    loops = schedule.loops(producer)
-    if first is second or level > min(len(loops), len(schedule.loops(consumer))):
-        return state
+def consider(state: Search, model: Model, producer: str, consumer: str, level: int) -> None:
+    """Try a pair at its loop number `level`, counted from outside."""
+    line = state.line
+    first, second = line.kernel(producer), line.kernel(consumer)
+    if first is second:
+        return
+    loops = line.loops(producer)
+    if level > min(len(loops), len(line.loops(consumer))):
+        return
     at = loops[level - 1].name
     joined = state.aligned(producer, consumer, at)
-    if joined is None:
-        return state
-    pair = producer, consumer
+    if joined.result is None:
+        return
+    decision = _judged(state, model, (producer, consumer), at, joined.result)
+    state.decide(decision)
+    if decision.taken:
+        state.take(joined, producer, consumer)
+
+
+def _judged(
+    state: Search, model: Model, pair: tuple[str, str], at: str, merged: Tree | Violation
+) -> Decision:
+    """The verdict on a pair whose kernels may become one, or may not."""
+    first, second = map(state.line.kernel, pair)
     apart = [model.cost(first), model.cost(second)]
     total = sum(cost.total for cost in apart)
-    if isinstance(joined, Violation):
-        sentence = refused_sentence(*pair, at, joined)
-        return state.with_verdict(Decision(*pair, False, at, 0, 0, total, 0.0, joined, sentence))
-    # asked of a tree that is mostly dropped: no table of all its statements
-    merged = next(part for part in parts(joined.tree) if consumer in part.members)
+    if isinstance(merged, Violation):
+        return Decision(*pair, False, at, 0, 0, total, 0.0, merged, refused_sentence(*pair, at, merged))
     if any(group <= merged.members for group in state.refused):
-        sentence = doubtful_sentence(*pair, at)
-        return state.with_verdict(Decision(*pair, False, at, 0, 0, total, 0.0, None, sentence))
+        return Decision(*pair, False, at, 0, 0, total, 0.0, None, doubtful_sentence(*pair, at))
     together = model.cost(merged)
     wish = wish_for(state.choose, first, second)
     if wish is not None and wish.choice is False:
         sentence = kept_apart_sentence(*pair, at)
-        return state.with_verdict(
-            Decision(*pair, False, at, 0, 0, total, together.total, None, sentence, chosen=True)
-        )
-    parts_and_whole = schedule.nest, model, first, second, merged
+        return Decision(*pair, False, at, 0, 0, total, together.total, None, sentence, chosen=True)
+    parts_and_whole = state.start.nest, model, first, second, merged
     products = (
         joined_in_steps(*parts_and_whole)
         or joined_in_tiles(*parts_and_whole)
@@ -304,19 +336,14 @@ def considered(state: Search, model: Model, producer: str, consumer: str, level:
     violation = earlier.violation if earlier else None
     least = WORTHWHILE * min(cost.total for cost in apart)
     if wish is not None or total - together.total > least:
-        sentence = fused_sentence(*pair, at, saved, total, together.total)
-        decision = Decision(
-            *pair, True, at, saved, 1, total, together.total, violation, sentence, chosen=wish is not None
-        )
-        return state.with_verdict(decision, joined)
+        sentence, chosen = fused_sentence(*pair, at, saved, total, together.total), wish is not None
+        return Decision(*pair, True, at, saved, 1, total, together.total, violation, sentence, chosen=chosen)
     if together.total < total:
         sentence = marginal_sentence(*pair, at, total - together.total, least)
     else:
         slower = max(apart, key=lambda cost: cost.total)
         sentence = costly_sentence(*pair, at, slower, together, total)
-    return state.with_verdict(
-        Decision(*pair, False, at, saved, 1, total, together.total, violation, sentence)
-    )
+    return Decision(*pair, False, at, saved, 1, total, together.total, violation, sentence)
 
 
 def kept_apart(choose: Choose) -> KeptApart:
