@@ -58,18 +58,23 @@ def unproven(dependences: Dependences, tree: Tree, proven: Tree | None) -> tuple
     A; B; C  ->  A; B'; C      those with an end in B'
 
     Between kernels that both trees have, in the same order, or inside one of them, both give the same instances the
-    same order.
+    same order. Trees may hold some of the nest's statements alone: pairs with others are not theirs to keep.
     """
+    inside = tree.members
     if not isinstance(proven, Sequence):
-        return dependences.pairs
+        return dependences.among(inside)
     before = {id(child): place for place, child in enumerate(proven.children)}
     kept = [before[id(child)] for child in parts(tree) if id(child) in before]
     if kept != sorted(kept):
-        return dependences.pairs
+        return dependences.among(inside)
     changed = [child for child in parts(tree) if id(child) not in before]
     touched = dependences.touching(name for child in changed for name in statements(child))
     same = _in_the_same_order(changed, proven)
-    return tuple(p for p in touched if same.get(p.source, -1) != same.get(p.sink, -2))
+    return tuple(
+        p
+        for p in touched
+        if same.get(p.source, -1) != same.get(p.sink, -2) and p.source in inside and p.sink in inside
+    )
 
 
 def _in_the_same_order(changed: Iterable[Tree], proven: Sequence) -> dict[str, int]:

@@ -161,6 +161,17 @@ class Done:
         Names that change have to have a number: x would be a word of a sentence, or a part of another name. Names that
         are `taken` will be in the nest before it.
         """
+        if id(part) not in self._again:  # asked by each search that leaves the part as it is
+            self._again[id(part)] = part, self._repeated(nest, part, form)
+        found = self._again[id(part)][1]
+        if found is None:
+            return None
+        repeat, renaming = found
+        alike = self._numbered_alike(nest, renaming, repeat.added_by_kind, taken)
+        return found if alike and repeat.added.isdisjoint(nest.names.union(*taken)) else None
+
+    def _repeated(self, nest: Nest, part: Tree, form: Form) -> tuple[Repeat, Renaming] | None:
+        """The same on another part that is alike, if it gets the names that renaming gives."""
         theirs = dict(zip(self.form.names, form.names, strict=True))
         renaming = Renaming({old: new for old, new in theirs.items() if old != new})
         dims = (dim for name in self.part.names for dim in self.before.nest.statement(name).dims)
@@ -182,12 +193,12 @@ class Done:
             return None
         repeat = Repeat(part, new, steps, *found)
         copies, buffers = self._added
-        fresh = len(copies) + len(buffers) == len(repeat.added)
-        added = repeat.added_by_kind
-        alike = self._numbered_alike(nest, renaming, added, taken)
-        if not fresh or not alike or not repeat.added.isdisjoint(nest.names.union(*taken)):
-            return None
-        return repeat, renaming
+        return (repeat, renaming) if len(copies) + len(buffers) == len(repeat.added) else None
+
+    @cached_property
+    def _again(self) -> dict[int, tuple[Tree, tuple[Repeat, Renaming] | None]]:
+        """A cache by the parts' identities, which are kept alive beside it."""
+        return {}
 
     @cached_property
     def _made(self) -> tuple[Tree, ...] | None:

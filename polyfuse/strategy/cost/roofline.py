@@ -166,6 +166,10 @@ Alone = Callable[[Nest, Kernel, KernelCost], KernelCost]
 """A function from a kernel's cost without tiles to its cost in the tiles that it gets alone in its launch."""
 
 
+PairCosts = tuple[list[KernelCost], KernelCost]
+"""The costs of two kernels, and that of both as one."""
+
+
 class Model:
     """The costs of a nest's kernels on a machine; each part of a tree is costed once, and equal ones together."""
 
@@ -177,6 +181,7 @@ class Model:
         self.tiled = tiled
         self.known = Known(counts) if known is None else known
         self._costs: dict[int, tuple[Priced, KernelCost]] = {}
+        self._pairs: dict[tuple[int, int, int], tuple[tuple[Tree, Tree, Tree], PairCosts]] = {}
 
     def kernel(self, part: Tree) -> Kernel:
         """The part as a kernel."""
@@ -188,6 +193,16 @@ class Model:
         if id(key) not in self._costs:
             self._costs[id(key)] = key, best(kernel, self.machine, self.counts.total_bytes)
         return self._costs[id(key)][1]
+
+    def of_pair(
+        self, first: Tree, second: Tree, merged: Tree, ask: Callable[[Model, Tree, Tree, Tree], PairCosts]
+    ) -> PairCosts:
+        """What two kernels cost apart and as one, asked once: searches for one nest try the same pairs."""
+        kernels = first, second, merged
+        key = id(first), id(second), id(merged)
+        if key not in self._pairs:  # the kernels are kept with the answer: others never have their ids
+            self._pairs[key] = kernels, ask(self, *kernels)
+        return self._pairs[key][1]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from polyfuse.strategy.fusion.group_search import aligned
 
 def reduced_where_made(schedule: Schedule, counts: Counts, names: tuple[str, ...], keep: int) -> Schedule:
     """Reductions of whole rows inside the outermost `keep` loops, each with the last statement that makes its row."""
-    flows = {(p.source, p.sink) for p in schedule.nest.dependences().pairs if p.kind == "flow"}
+    inside = schedule.nest.dependences().among(names)
+    flows = {(p.source, p.sink) for p in inside if p.kind == "flow"}
     for reduction in names:
         loops = schedule.loops(reduction)[keep:]
         if not schedule.nest.statement(reduction).is_reduction or any(map(counts.parallel, loops)):

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from polyfuse.ir import Nest, Violation
-from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.form import Form, dependences_of, form_of, names_between, renamed_tree
 from polyfuse.ir.tree import Tree, parts, sequence
 from polyfuse.rewrite.index_set_splitting import Pieces, pieces
@@ -84,6 +83,19 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class Ends:
+    """The statements outside a kernel that it has to run behind, and those that have to run behind it, in order."""
+
+    kernel: Tree
+    sources: tuple[str, ...]
+    sinks: tuple[str, ...]
+
+
+Starts = tuple[Schedule, ...]
+"""Schedules of the order as written, the first, and of its statements in other orders."""
+
+
+@dataclass(frozen=True)
 class Alignments:
     """What was made of pairs of kernels of one nest."""
 
@@ -91,6 +103,8 @@ class Alignments:
     found: dict[Key, Found] = field(default_factory=dict)
     alike: dict[Pair, list[tuple[Pair, Found]]] = field(default_factory=dict)
     runs: dict[tuple[int, ...], Run] = field(default_factory=dict)
+    ends: dict[int, Ends] = field(default_factory=dict)
+    starts: dict[tuple[int, tuple[str, ...]], Starts] = field(default_factory=dict)
 
     def fused(
         self,
@@ -157,15 +171,31 @@ class Alignments:
         second's iff nothing runs behind it. Which of several does makes no difference but to the dependence that a
         refusal names: it is the first of the nest's. Parts of a reduction may go either way.
         """
-        pairs, home = self.nest.pairs_in_order, line.places
-
-        def between(name: str, pair: Pairs) -> bool:
-            return early < home[name] < late and pair.kind != "reduction" and not pair.is_empty
-
-        ahead = (p.source for p in pairs.into(line.at(late).members) if between(p.source, p))
-        behind = (p.sink for p in pairs.out_of(line.at(early).members) if between(p.sink, p))
-        first = (next(names, None) for names in (ahead, behind))
+        if late - early < 2:
+            return ()
+        home, every = line.places, (self._ends(line.at(late)).sources, self._ends(line.at(early)).sinks)
+        first = (next((name for name in names if early < home[name] < late), None) for names in every)
         return tuple(home[name] for name in first if name is not None)
+
+    def _ends(self, kernel: Tree) -> Ends:
+        """The other ends of a kernel's dependences, found once."""
+        if id(kernel) not in self.ends:
+            inside, pairs = kernel.members, self.nest.pairs_in_order
+            kept = [p for p in pairs.touching(inside) if p.kind != "reduction" and not p.is_empty]
+            sources = dict.fromkeys(p.source for p in kept if p.sink in inside and p.source not in inside)
+            sinks = dict.fromkeys(p.sink for p in kept if p.source in inside and p.sink not in inside)
+            self.ends[id(kernel)] = Ends(kernel, tuple(sources), tuple(sinks))
+        return self.ends[id(kernel)]
+
+    def starts_of(self, start: Schedule, names: tuple[str, ...], make: Callable[[], Starts]) -> Starts:
+        """The orders from which searches begin, as they were made before, or else as `make` does it.
+
+        They are the same trees then, by which the kernels of earlier searches are known.
+        """
+        key = id(start.tree), names
+        if key not in self.starts:
+            self.starts[key] = make()
+        return self.starts[key]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from polyfuse.schedule import Schedule
 from polyfuse.schedule.step import Step
 from polyfuse.sets import IN, OUT
 from polyfuse.strategy.candidates import Choose, Wish, cheapest
-from polyfuse.strategy.cost.roofline import Model
+from polyfuse.strategy.cost.roofline import Model, PairCosts
 from polyfuse.strategy.fusion.alignments import Alignments, Found, by_itself, made_of
 from polyfuse.strategy.fusion.gemm_pairs import (
     joined_beside,
@@ -310,27 +310,17 @@ def _judged(
 ) -> Decision:
     """The verdict on a pair whose kernels may become one, or may not."""
     first, second = map(state.line.kernel, pair)
-    apart = [model.cost(first), model.cost(second)]
-    total = sum(cost.total for cost in apart)
+    total = model.cost(first).total + model.cost(second).total
     if isinstance(merged, Violation):
         return Decision(*pair, False, at, 0, 0, total, 0.0, merged, refused_sentence(*pair, at, merged))
     if any(group <= merged.members for group in state.refused):
         return Decision(*pair, False, at, 0, 0, total, 0.0, None, doubtful_sentence(*pair, at))
-    together = model.cost(merged)
     wish = wish_for(state.choose, first, second)
     if wish is not None and wish.choice is False:
-        sentence = kept_apart_sentence(*pair, at)
-        return Decision(*pair, False, at, 0, 0, total, together.total, None, sentence, chosen=True)
-    parts_and_whole = state.start.nest, model, first, second, merged
-    products = (
-        joined_in_steps(*parts_and_whole)
-        or joined_in_tiles(*parts_and_whole)
-        or joined_in_order(*parts_and_whole)
-        or joined_beside(*parts_and_whole)
-    )
-    if products is not None:
-        apart, together = products
-        total = sum(cost.total for cost in apart)
+        sentence, so = kept_apart_sentence(*pair, at), model.cost(merged).total
+        return Decision(*pair, False, at, 0, 0, total, so, None, sentence, chosen=True)
+    apart, together = model.of_pair(first, second, merged, _prices)
+    total = sum(cost.total for cost in apart)
     saved = sum(cost.compulsory for cost in apart) - together.compulsory
     earlier = state.verdicts.get(pair)
     violation = earlier.violation if earlier else None
@@ -344,6 +334,18 @@ def _judged(
         slower = max(apart, key=lambda cost: cost.total)
         sentence = costly_sentence(*pair, at, slower, together, total)
     return Decision(*pair, False, at, saved, 1, total, together.total, violation, sentence)
+
+
+def _prices(model: Model, first: Tree, second: Tree, merged: Tree) -> PairCosts:
+    """(costs of two kernels, cost of both as one): of products in blocks or in tiles, where they are."""
+    parts_and_whole = model.counts.nest, model, first, second, merged
+    products = (
+        joined_in_steps(*parts_and_whole)
+        or joined_in_tiles(*parts_and_whole)
+        or joined_in_order(*parts_and_whole)
+        or joined_beside(*parts_and_whole)
+    )
+    return products or ([model.cost(first), model.cost(second)], model.cost(merged))
 
 
 def kept_apart(choose: Choose) -> KeptApart:

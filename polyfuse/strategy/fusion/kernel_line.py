@@ -19,6 +19,7 @@ class KernelLine:
         self.nest = nest
         self._run: list[Tree | None] = list(parts(tree))
         self.places = {name: place for place, part in enumerate(parts(tree)) for name in part.names}
+        self._loops: dict[str, tuple[Loop, ...]] = {}
 
     def kernel(self, statement: str) -> Tree:
         """The kernel that holds a statement."""
@@ -32,13 +33,16 @@ class KernelLine:
 
     def loops(self, statement: str) -> tuple[Loop, ...]:
         """The loops around a statement, outermost first."""
-        return loops_around(self.kernel(statement), statement)
+        if statement not in self._loops:
+            self._loops[statement] = loops_around(self.kernel(statement), statement)
+        return self._loops[statement]
 
     def put(self, kernel: Tree, place: int) -> None:
         """Put a kernel in the place of those that held its statements, at one of these places."""
         for name in kernel.names:
             self._run[self.places[name]] = None
             self.places[name] = place
+            self._loops.pop(name, None)
         self._run[place] = kernel
 
     @property

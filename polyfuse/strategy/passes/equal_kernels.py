@@ -21,10 +21,24 @@ from polyfuse.strategy.plan import Group
 Shaped = tuple[Schedule, list[Group]]
 
 Key = tuple[Alike, tuple[tuple[bool, bool, bool], ...]]
+"""What the shape of a kernel depends on: all of it but names, and who else sees its tensors."""
 
 
-Known = dict[Key, list[tuple[Done, list[Group]]]]
-"""What was made of kernels that are equal up to names."""
+@dataclass(frozen=True)
+class Known:
+    """What was made of the kernels of one nest that are equal up to names, and each kernel without names.
+
+    Kernels are known by identity, and kept alive.
+    """
+
+    shapes: dict[Key, list[tuple[Done, list[Group]]]] = field(default_factory=dict)
+    kernels: dict[int, tuple[Tree, Alike]] = field(default_factory=dict)
+
+    def alike(self, nest: Nest, part: Tree) -> Alike:
+        """The kernel without names, found once: searches leave most kernels as they were."""
+        if id(part) not in self.kernels:
+            self.kernels[id(part)] = part, Alike.of(nest, part)
+        return self.kernels[id(part)][1]
 
 
 @dataclass(frozen=True)
@@ -41,7 +55,7 @@ class Shapes:
         for known, shapes in self.made:
             if known is nest:
                 return shapes
-        self.made.append((nest, {}))
+        self.made.append((nest, Known()))
         return self.made[-1][1]
 
 
@@ -66,10 +80,10 @@ class Repeats:
 
     def shaped(self, schedule: Schedule, part: Tree, make: Callable[[Schedule], Shaped]) -> Shaped:
         """The kernel as an equal one was shaped, which waits then, or else as `make` shapes it."""
-        alike = Alike.of(schedule.nest, part)
+        alike = self.known.alike(schedule.nest, part)
         form = alike.form
         key = alike, tuple(self._seen(name, part) for name in form.names if name in self.users)
-        earlier = self.known.setdefault(key, [])
+        earlier = self.known.shapes.setdefault(key, [])
         taken = self._taken() if earlier else NOTHING
         for done, groups in earlier:
             found = done.again(schedule.nest, part, form, taken)

@@ -31,7 +31,7 @@ from polyfuse.strategy.cuda.gemm.launch_cost import tiled_alone
 from polyfuse.strategy.cuda.scalars import scalars_together
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.driver import Start
-from polyfuse.strategy.fusion.alignments import Alignments, Searches
+from polyfuse.strategy.fusion.alignments import Alignments, Searches, Starts
 from polyfuse.strategy.fusion.gemm_pairs import alone_cost
 from polyfuse.strategy.fusion.group_search import KeptApart, early_statements, kept_apart, search, with_store
 from polyfuse.strategy.fusion.scc_order import in_waiting_order
@@ -140,6 +140,15 @@ def _begun(nest: Nest, machine: Machine, fuse: bool) -> Schedule:
     return scalars_together(schedule) if fuse and isinstance(machine, GpuMachine) else schedule
 
 
+def _starts(start: Schedule, open_: tuple[str, ...]) -> Starts:
+    """The order as written, and those with its common loops taken apart: as written, and by what waits for what."""
+    apart = separated(start, open_, 0)
+    reordered = separated(in_waiting_order(apart, open_), open_, 0)
+    starts = [start]
+    starts += [s for s in (apart, reordered) if len(parts(s.tree)) > len(parts(starts[-1].tree))]
+    return tuple(starts)
+
+
 def grouped(
     start: Schedule,
     model: Model,
@@ -160,10 +169,8 @@ def grouped(
     open_ = tuple(name for name in statements(start.nest.order) if name not in done | early)
     if not open_:
         return start, (), frozenset()
-    apart = separated(start, open_, 0)
-    reordered = separated(in_waiting_order(apart, open_), open_, 0)
-    starts = [start]
-    starts += [s for s in (apart, reordered) if len(parts(s.tree)) > len(parts(starts[-1].tree))]
+    known = Alignments(start.nest) if alignments is None else alignments
+    starts = known.starts_of(start, open_, lambda: _starts(start, open_))
     found = [
         search(s, model, fuse, done, refused, choose, alignments) for s in (starts if fuse else starts[-1:])
     ]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from polyfuse.ir.tree import Tree, parts, statements
+from polyfuse.ir.tree import Tree, parts, parts_with, sequence, statements
 from polyfuse.ir.tree import loops as loops_of
 from polyfuse.machine import CpuMachine, GpuMachine, Machine
 from polyfuse.schedule import Schedule
@@ -119,7 +119,8 @@ def in_shapes(
             groups.append(Group(statements(part), cost))  # a batch of size 0: there is nothing to tile
             continue
         is_joined = bool(joined & set(kernel.names))
-        shape = partial(_shaped_in, Task(given, schedule, own_model, part, is_joined, choose, claims.shared))
+        task = Task(given, schedule, own_model, part, is_joined, choose, claims.shared)
+        shape = partial(_shaped_in, task, early)
         if repeats is None:
             schedule, found = shape(schedule)
         elif is_joined:
@@ -214,9 +215,36 @@ FORMS = (
 dependences."""
 
 
-def _shaped_in(task: Task, schedule: Schedule) -> Shaped:
-    """The task's kernel in its final shape, in a schedule where others have theirs."""
-    return _shaped(replace(task, schedule=schedule))
+def _shaped_in(task: Task, early: frozenset[str], schedule: Schedule) -> Shaped:
+    """The task's kernel in its final shape, in a schedule where others have theirs.
+
+    A; B; C    ->  B  ->  pack; B'    ->    A; pack; B'; C
+
+    It gets its shape in a tree without the others, so that no step is as long as the network, but with those that run
+    `early` and that it depends on: these say what is a constant.
+    """
+    run, kept = parts(schedule.tree), _made_early(schedule, task.part, early)
+    alone = sequence(tuple(part for part in run if part is task.part or id(part) in kept))
+    begun = schedule.followed_by((), schedule.nest, alone)
+    done, groups = _shaped(replace(task, schedule=begun))
+    new = tuple(part for part in parts(done.tree) if id(part) not in kept)
+    place = next(place for place, part in enumerate(run) if part is task.part)
+    tree = sequence((*run[:place], *new, *run[place + 1 :]))
+    return schedule.followed_by(done.steps[len(schedule.steps) :], done.nest, tree), groups
+
+
+def _made_early(schedule: Schedule, part: Tree, early: frozenset[str]) -> frozenset[int]:
+    """The kernels, by identity, of `early` statements whose values a kernel gets, also through others."""
+    nest, found, open_ = schedule.nest, set[int](), [part]
+    while open_:
+        for name in open_.pop().names:
+            tensors = nest.statement(name).tensors
+            makers = {w.name for tensor in tensors for w in nest.writers(tensor) if w.name in early}
+            known = {id(part), *found}
+            new = [each for each in parts_with(schedule.tree, makers) if id(each) not in known]
+            found.update(map(id, new))
+            open_ += new
+    return frozenset(found)
 
 
 def _shaped(task: Task) -> Shaped:

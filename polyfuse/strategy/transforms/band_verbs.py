@@ -132,7 +132,8 @@ def rejoined(schedule: Schedule, names: tuple[str, ...], keep: int, siblings: bo
 
     With `siblings` also those that read the same tensor, so that a function of an element is computed once for both.
     """
-    linked = {(p.source, p.sink) for p in schedule.nest.dependences().pairs if p.kind == "flow"}
+    inside = schedule.nest.dependences().among(names)
+    linked = {(p.source, p.sink) for p in inside if p.kind == "flow"}
     for first, second in pairwise(names):
         loops, others = schedule.loops(first)[keep:], schedule.loops(second)[keep:]
         pointwise = all(_is_pointwise(schedule, name, keep, siblings) for name in (first, second))

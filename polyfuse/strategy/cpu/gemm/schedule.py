@@ -313,7 +313,7 @@ class _Blocks:
         `places` are the loops over tiles, innermost first. What has nothing to do with the product keeps its own loops.
         """
         nest, tile = schedule.nest, places[0]
-        flow = [(p.source, p.sink) for p in nest.dependences().pairs if p.kind == "flow"]
+        flow = [(p.source, p.sink) for p in nest.dependences().among(self.names) if p.kind == "flow"]
         near = connected(self.name, flow, self.names)
         for guest in self.names:
             if guest not in near:
