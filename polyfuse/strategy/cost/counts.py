@@ -99,11 +99,17 @@ class Counts:
         self._boxes: dict[tuple[object, ...], tuple[tuple[isl.PwAff, ...], Box | None]] = {}
         self._carried: dict[tuple[int, int, int], tuple[object, bool]] = {}
         self._profiles: dict[tuple[str, int], tuple[isl.PwAff, tuple[float, ...]]] = {}
-        self._filled: dict[str, float] = {}
+        self._filled: dict[int, tuple[isl.Set, float]] = {}
         self._rows: dict[str, tuple[int, int]] = {}
         self._long_rows: dict[str, tuple[int, bool]] = {}
         self._sizes: dict[str, int] = {}
         self._extents: dict[tuple[str, int], tuple[isl.PwAff, tuple[int, int]]] = {}
+
+    def after(self, nest: Nest) -> Counts:
+        """Return the facts about a nest that this one became, with what is known of domains that both have."""
+        found = Counts(nest)
+        found._filled = self._filled
+        return found
 
     @cached_property
     def nominal(self) -> isl.Set:
@@ -238,14 +244,15 @@ class Counts:
 
     def filled(self, name: str) -> float:
         """The filled fraction of the box around a statement's instances, by boxes at each value of a dimension."""
-        if name not in self._filled:
-            domain = self.domains[name]
+        domain = self.domains[name]
+        if id(domain) not in self._filled:
             if domain.is_empty() or domain.project_out(PARAM, 0, domain.dim(PARAM)).is_box():
-                self._filled[name] = 1.0
+                filled = 1.0
             else:
                 along = (self._boxes_along(name, dimension(domain, d)) for d in range(domain.dim(SET)))
-                self._filled[name] = min(sum(parts) / len(parts) for parts in along)
-        return self._filled[name]
+                filled = min(sum(parts) / len(parts) for parts in along)
+            self._filled[id(domain)] = domain, filled
+        return self._filled[id(domain)][1]
 
     def _boxes_along(self, name: str, date: isl.PwAff) -> tuple[float, ...]:
         """Boxes around the instances at equally spaced values, as parts of a value's share of the box around all."""

@@ -194,7 +194,7 @@ def _in_blocks(task: Task) -> Shaped | Refused | None:
     if not isinstance(blocks, loops.Planned):
         return blocks
     names = (*task.kernel.names, *added(task.schedule, blocks.schedule))
-    counts = Counts(blocks.schedule.nest)
+    counts = task.model.counts.after(blocks.schedule.nest)
     return blocks.schedule, list(_groups(blocks, counts, names, machine, BLOCKS))
 
 
@@ -291,7 +291,9 @@ def _in_cpu_tiles(task: Task, cost: KernelCost, machine: CpuMachine, remarks: tu
     apart = any(slower_apart(share, kernel.itemsize, machine) > 1.0 for share in kernel.shares)
     if not apart and any(loop.bind == "microkernel" for loop in loops_of(found)):
         # it takes at least as long as its register tiles, which load numbers that lie apart one by one
-        cost = max(cost, finished_cost(Counts(shaped.nest), found, machine), key=lambda cost: cost.total)
+        cost = max(
+            cost, finished_cost(counts.after(shaped.nest), found, machine), key=lambda cost: cost.total
+        )
     return shaped, [*packs, Group(statements(task.part), cost, remarks)]
 
 

@@ -76,6 +76,21 @@ def test_a_nest_is_made_anew_once_for_all_that_is_repeated(monkeypatch: pytest.M
     assert 0 < found[1] <= found[0]
 
 
+def test_a_kernel_gets_its_shape_without_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only kernels of constants that it depends on are there, too: here the scale in a layer's weights."""
+    seen: list[int] = []
+    real = shape_each._shaped
+
+    def noted(task: shape_each.Task) -> Any:
+        seen.append(len(parts(task.schedule.tree)))
+        return real(task)
+
+    monkeypatch.setattr(shape_each, "_shaped", noted)
+    plan = plan_for(pf.lower(network(64, 96, 128, 160, 192, 224), batch=64), pf.Machine.preset("zen5"))
+    assert len(parts(plan.schedule.tree)) > 4
+    assert max(seen) <= 2
+
+
 def test_weights_whose_names_end_in_numbers_are_shaped_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch calls a graph's inputs arg7_1: this number is not one that pack_arg7_1 got because the name was taken."""
     shaped: list[str] = []
