@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import ceil
 
+import islpy as isl
+
 from polyfuse.ir import Access
 from polyfuse.ir.tree import Loop, Tree, loops, loops_around, statements
 from polyfuse.machine import CpuMachine
@@ -22,10 +24,6 @@ from polyfuse.strategy.cost.kernel_model import Kernel, Share, is_internal
 SHUFFLING = 4.0
 """Cycles of a sum of one vector at most, which LLVM writes out: its shuffles and additions, as others go on meanwhile.
 5184 sums of 16 products, and what is done with them, took 12.0 µs (one core of a Xeon)."""
-
-CUMULATED = 0.9
-"""Cycles of a number of a cumulative sum, whose rows are turned to vectors across them and back: 256 x 1000 took 63 to
-81 µs (one core of a Xeon)."""
 
 
 def row_seconds(kernel: Kernel, machine: CpuMachine) -> float:
@@ -51,7 +49,7 @@ def _row_cycles(share: Share, kernel: Kernel, machine: CpuMachine, alone: float)
     cycles = costs.entering + costs.last * last
     if share.one_sum:
         cycles += costs.lanes + alone * costs.waits
-    return rows * cycles + (CUMULATED * share.instances if share.cumulates else 0.0)
+    return rows * cycles + (costs.cumulated * share.instances if share.cumulates else 0.0)
 
 
 def beside_seconds(counts: Counts, part: Tree, machine: CpuMachine) -> float:
@@ -69,14 +67,21 @@ def _cycles(counts: Counts, part: Tree, name: str, machine: CpuMachine) -> float
     if not around:
         return instances * len(moved)
     inner = around[-1]
-    dims = dims_of(inner.date(name))
+    dims = _along(inner.date(name))
     columns = counts.extent(replace(inner, dates=((name, inner.date(name)),)))
     lanes = machine.vector_bytes // max(counts.nest.tensor(a.tensor).itemsize for a in s.accesses)
     strides = [_stride(counts, part, access, dims) for access in moved]
     rows = instances / columns
-    cycles = instances * strides.count(2) + rows * ceil(columns / lanes) * strides.count(1)
+    cycles = instances * machine.row.apart * strides.count(2) + rows * ceil(columns / lanes) * strides.count(
+        1
+    )
     summed = s.is_reduction and all(stride(s.write, d) == 0 for d in dims)
     return cycles + rows * machine.row.lanes if summed else cycles
+
+
+def _along(date: isl.PwAff) -> Iterable[int]:
+    """The dimension along which a loop advances: the last one of a loop over several, (32k + l) mod 64."""
+    return sorted(dims_of(date))[-1:]
 
 
 def _stride(counts: Counts, part: Tree, access: Access, dims: Iterable[int]) -> int:
@@ -95,7 +100,7 @@ def _goes_along(counts: Counts, part: Tree, name: str, tensor: str) -> bool:
     """True if a statement's innermost loop goes along the rows of a tensor."""
     inner = loops_around(part, name)[-1]
     accesses = (access for access in counts.nest.statement(name).accesses if access.tensor == tensor)
-    return any(stride(access, d) == 1 for access in accesses for d in dims_of(inner.date(name)))
+    return any(stride(access, d) == 1 for access in accesses for d in _along(inner.date(name)))
 
 
 def _in_a_variable(counts: Counts, part: Tree, name: str, tensor: str) -> bool:

@@ -290,10 +290,9 @@ def _in_cpu_tiles(task: Task, cost: KernelCost, machine: CpuMachine, remarks: tu
     found = part_with(shaped, kernel.names[0])
     apart = any(slower_apart(share, kernel.itemsize, machine) > 1.0 for share in kernel.shares)
     if not apart and any(loop.bind == "microkernel" for loop in loops_of(found)):
-        # it takes at least as long as its register tiles, which load numbers that lie apart one by one
-        cost = max(
-            cost, finished_cost(counts.after(shaped.nest), found, machine), key=lambda cost: cost.total
-        )
+        # register tiles load numbers that lie apart one by one
+        tiles = finished_cost(counts.after(shaped.nest), found, machine)
+        cost = replace(cost, compute=tiles.compute, memory=max(cost.memory, tiles.memory))
     return shaped, [*packs, Group(statements(task.part), cost, remarks)]
 
 

@@ -13,12 +13,7 @@ from polyfuse.ir.tree import loops, parts, statements
 from polyfuse.machine import CpuMachine
 from polyfuse.strategy.cost.composite import finished_cost
 from polyfuse.strategy.cost.counts import Counts
-from polyfuse.strategy.cost.cpu_rows import (
-    CUMULATED,
-    SHUFFLING,
-    beside_seconds,
-    row_seconds,
-)
+from polyfuse.strategy.cost.cpu_rows import SHUFFLING, beside_seconds, row_seconds
 from polyfuse.strategy.cost.kernel_model import Kernel, Share, kernel_of
 from polyfuse.strategy.cost.register_tiles import tile_seconds
 from polyfuse.strategy.pipeline import plan_for
@@ -70,7 +65,9 @@ def test_cumulative_sums_turn_their_rows() -> None:
     shares = {share.statement: share for share in kernel_of(counts, counts.nest.order).shares}
     cumulating = [share for share in shares.values() if share.cumulates]
     assert [share.instances for share in cumulating] == [64 * 99]
-    assert share_of(6400, 100, cumulates=True) - share_of(6400, 100) == pytest.approx(CUMULATED * 6400)
+    assert share_of(6400, 100, cumulates=True) - share_of(6400, 100) == pytest.approx(
+        XEON.row.cumulated * 6400
+    )
 
 
 @pytest.mark.parametrize(
@@ -114,6 +111,19 @@ def test_statements_beside_register_tiles_load_and_store() -> None:
 def test_results_that_lie_apart_are_stored_one_by_one() -> None:
     """A convolution's channels are neighbours in its tiles, and its images in memory."""
     x = nn.input("x", (1, 8, 16, 16))
-    schedule = plan_for(pf.lower(nn.relu(nn.conv2d(x, np.ones((32, 8, 1, 1), np.float32)))), XEON).schedule
+    schedule = plan_for(
+        pf.lower(nn.relu(nn.conv2d(x, np.ones((32, 8, 3, 3), np.float32), padding=1))), XEON
+    ).schedule
     counts, part = Counts(schedule.nest), parts(schedule.tree)[-1]
     assert beside_seconds(counts, part, XEON) / XEON.cycle >= 32 * 16 * 16
+
+
+def test_a_loop_over_two_dimensions_goes_along_the_last_of_them() -> None:
+    """The pixels of an image in one loop: what follows a product stores 64 of them side by side, in rows of 32."""
+    image = nn.input("x", (1, 8, 32, 32))
+    nest = pf.lower(nn.conv2d(image, np.ones((2, 8, 1, 1), np.float32), bias=np.ones(2, np.float32)))
+    schedule = plan_for(nest, XEON).schedule
+    counts = Counts(schedule.nest)
+    part = next(part for part in parts(schedule.tree) if "bias0" in statements(part))
+    cycles = beside_seconds(counts, part, XEON) / XEON.cycle
+    assert cycles < 2 * 1024, "by numbers one by one these are the stores' alone"

@@ -64,6 +64,13 @@ def test_rows_of_a_few_vectors_are_whole_without_a_product(columns: int, whole: 
     assert (f"count={columns}," in source) == whole
 
 
+def test_rows_of_sums_that_a_loop_adds_to_are_left_to_loops() -> None:
+    """Average pooling: what stores and loads them in other parts than the loop does would wait for it."""
+    source = source_of(nn.avg_pool(nn.input("x", (4, 16, 61, 61)), 5, 1))
+    assert "s[l] += " in source
+    assert "short_row(" not in source
+
+
 def test_functions_of_numbers_are_left_to_a_loop() -> None:
     source = source_of(nn.tanh(dense(64, 256, 256)))
     assert "vector_tanh(" in source
