@@ -18,6 +18,10 @@ In another loop two products have no blocks (schedule.py): together they are til
 
 What only reads what a product reads finds no place in its blocks.
 
+    for i: for p: for c: y[c, p] += w[c, k] * x[k, p];  for c: for p: out = y[c, p] + b[c]       come together
+
+Sums that are not columns along memory have blocks only where what reads them is in the same kernel.
+
 What shares loops with a product by a dependence that these carry, as a layer norm of sentences does that of words,
 takes its parallel loops from it, and with them its blocks.
 """
@@ -31,6 +35,7 @@ from polyfuse.ir.tree import Loop, Tree
 from polyfuse.machine import Machine
 from polyfuse.rewrite.reductions.own_accumulator import lie_apart
 from polyfuse.strategy.cost.counts import Counts, dims_of
+from polyfuse.strategy.cost.kernel_model import Kernel
 from polyfuse.strategy.cost.read_again import STRIDED, held_and_again, reading
 from polyfuse.strategy.cost.roofline import CACHED, KernelCost, Model, evenly, in_blocks, in_short_rows
 from polyfuse.strategy.match.gemm import products_among
@@ -77,6 +82,37 @@ def joined_in_order(
     ):
         return None
     return [alone_cost(nest, model, part) for part in (first, second)], model.cost(together)
+
+
+def joined_behind_sums(
+    nest: Nest, model: Model, first: Tree, second: Tree, together: Tree
+) -> tuple[list[KernelCost], KernelCost] | None:
+    """(costs apart, the product's in loops; the cost together, in blocks); None unless only both together have blocks.
+
+    Sums that are not columns along memory need a buffer of the kernel's own (cpu/gemm/schedule.py). 2 images of 64
+    channels of 5 x 14, by 1 x 1 windows in two groups, took 39.6 µs where bias and ReLU were a kernel of their own and
+    3.8 with them in the product's (one Zen 5 core).
+    """
+    kernels = [model.kernel(part) for part in (first, second)]
+    whole = model.kernel(together)
+    if model.machine.kind != "cpu" or not whole.band:
+        return None
+    held = [products_among(nest, kernel.names, triangles=True, groups=True) for kernel in kernels]
+    if sorted(map(len, held)) != [0, 1]:
+        return None
+    own = 0 if held[0] else 1
+    product = held[own][0][0]
+    sums = nest.statement(product.statement).write.tensor
+    if not product.across or sums in _internal(kernels[own]) or sums not in _internal(whole):
+        return None
+    apart = [model.cost(part) for part in (first, second)]
+    apart[own] = in_short_rows(kernels[own], apart[own], model.machine)
+    return apart, min(model.cost(together), blocked_cost(model, together), key=lambda cost: cost.total)
+
+
+def _internal(kernel: Kernel) -> set[str]:
+    """The temporaries that only this kernel touches."""
+    return {use.tensor for use in kernel.uses if use.internal}
 
 
 def joined_beside(

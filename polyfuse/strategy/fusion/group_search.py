@@ -22,6 +22,7 @@ from polyfuse.strategy.candidates import Choose, Wish, cheapest
 from polyfuse.strategy.cost.roofline import Model, PairCosts
 from polyfuse.strategy.fusion.alignments import Alignments, Found, by_itself, made_of
 from polyfuse.strategy.fusion.gemm_pairs import (
+    joined_behind_sums,
     joined_beside,
     joined_in_order,
     joined_in_steps,
@@ -343,6 +344,7 @@ def _prices(model: Model, first: Tree, second: Tree, merged: Tree) -> PairCosts:
         joined_in_steps(*parts_and_whole)
         or joined_in_tiles(*parts_and_whole)
         or joined_in_order(*parts_and_whole)
+        or joined_behind_sums(*parts_and_whole)
         or joined_beside(*parts_and_whole)
     )
     return products or ([model.cost(first), model.cost(second)], model.cost(merged))
