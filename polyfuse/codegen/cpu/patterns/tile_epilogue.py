@@ -35,6 +35,7 @@ from polyfuse.codegen.looptree.nodes import Block, Element, For, Node, Store, st
 from polyfuse.codegen.looptree.product import corner, movement, moves
 from polyfuse.ir.expression import call
 from polyfuse.ir.number_types import ITEMSIZE
+from polyfuse.ir.scalar import Read
 
 LEAST = 4
 """Numbers of a row: vectors of fewer are no gain."""
@@ -72,7 +73,10 @@ def tile_row(
     along = {text: one for text, one in elements.items() if _is_along(one, loop)}
     held = {text: one for text, one in elements.items() if one.array in variables}
     still = {text: one for text, one in elements.items() if text not in along | held}
-    if alone and _adds_up(kernel) & {one.array for one in along.values()}:
+    if alone and (
+        _adds_up(kernel) & {one.array for one in along.values()}
+        or all(isinstance(store.body, Read) for store in stores)  # LLVM has copies of its own
+    ):
         return None
     written = {store.target.array for store in stores}
     if any(one.array in written or moves(one, loop) for one in still.values()):
