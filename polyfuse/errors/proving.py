@@ -58,8 +58,11 @@ class proving:
 
 
 def told(error: isl.Error) -> IslFailure | BudgetExceeded:
-    """An error of islpy's that has passed through steps, as one that says what was being proven."""
-    innermost, *others = error.__notes__
+    """An error of islpy's that has passed through steps, as one that says what was being proven.
+
+    One that stands for an error that was not islpy's, as of a number that isl did not give any more, has passed none.
+    """
+    innermost, *others = getattr(error, "__notes__", ("what is asked of this nest",))
     where = f" ({', '.join(f'in {step}' for step in others)})" if others else ""
     if late(error):
         return BudgetExceeded(f"{innermost}{where} needs more time of isl than it was given")

@@ -15,8 +15,8 @@ import pytest
 import polyfuse as pf
 from polyfuse import nn, rewrite
 from polyfuse.errors import BudgetExceeded, IslFailure, PolyfuseError
-from polyfuse.errors.budget import at_most
-from polyfuse.errors.proving import proving
+from polyfuse.errors.budget import LATE, at_most, until
+from polyfuse.errors.proving import proving, told
 from tests.frontend.python.running import defined
 
 QUESTIONS = (
@@ -155,6 +155,17 @@ def test_a_limit_on_operations_is_a_budget() -> None:
         limited,
     ):
         nest.dependences()
+
+
+def test_an_error_that_passed_no_step_is_told_too() -> None:
+    """Where isl's time is over, it gives None for a number: a TypeError of Python's, which no step was told."""
+    context = isl.DEFAULT_CONTEXT
+    with pytest.raises(isl.Error) as found, until(context, 60):
+        context.abort()
+        raise TypeError("int() argument must be a string")
+    context.resume()
+    assert str(told(isl.Error(LATE))) == "what is asked of this nest needs more time of isl than it was given"
+    assert isinstance(told(found.value), IslFailure | BudgetExceeded)
 
 
 def test_every_public_rewrite_and_verb_is_a_step() -> None:
