@@ -100,7 +100,7 @@ ZEN5 = replace(
     foresees=True,
     hertz=4.1e9,
     apart=0.2,
-    row=RowCosts(last=1.5, lanes=4.0, apart=0.5, cumulated=0.3),
+    row=RowCosts(entering=2.0, lanes=4.0, apart=0.5, cumulated=0.2),
     functions=Functions(
         division=(3.0, 3.0),
         sqrt=(4.0, 10.0),
