@@ -161,7 +161,8 @@ def compile_file(
     ] = None,
 ) -> None:
     """Compile a nest or a model; print its kernels and the report."""
-    from polyfuse.cli.compiling import compiled, emit_files, loaded, show_kernels
+    from polyfuse.cli.compiling import compiled, emit_files, show_kernels
+    from polyfuse.cli.load import loaded
     from polyfuse.workbench.terminal import folder_to_write
 
     terminal = Terminal()
@@ -192,12 +193,14 @@ def explain(
     ),
 ) -> None:
     """Print which fusions were taken and which refused, and why."""
-    from polyfuse.cli.compiling import compiled, explanation_text, loaded
-    from polyfuse.cli.load import possible_statements
+    from polyfuse.cli.load import loaded, possible_statements
 
     terminal = Terminal()
     nest = loaded(terminal, file, batch, features)
     possible_statements(nest, statement or [])
+    # the compiler takes as long to import as all before: a name that cannot be is refused without it
+    from polyfuse.cli.compiling import compiled, explanation_text
+
     net = compiled(terminal, nest, target, machine, device, schedule=schedule)
     terminal.text(explanation_text(net.explain(*statement or []), form.value))
 
@@ -216,7 +219,8 @@ def profile(
     seed: Annotated[int, typer.Option(help="The seed of the random inputs.")] = 0,
 ) -> None:
     """Compile a nest or a model, and measure each of its kernels on random inputs, beside the predictions."""
-    from polyfuse.cli.compiling import compiled, loaded
+    from polyfuse.cli.compiling import compiled
+    from polyfuse.cli.load import loaded
     from polyfuse.cli.measuring import random_arrays, show_profile
 
     terminal = Terminal()
@@ -241,7 +245,8 @@ def tune(
     seed: Annotated[int, typer.Option(help="The sampler's seed.")] = 0,
 ) -> None:
     """Measure other schedules than the cost model's choice, on the CPU, and keep the fastest."""
-    from polyfuse.cli.compiling import compiled, loaded
+    from polyfuse.cli.compiling import compiled
+    from polyfuse.cli.load import loaded
     from polyfuse.cli.measuring import show_tuning
     from polyfuse.tune import Trials
 
@@ -311,7 +316,8 @@ def explore(
     ] = True,
 ) -> None:
     """Compile a nest or a model, and write the explorer: one HTML file that needs no server and no network."""
-    from polyfuse.cli.compiling import compiled, loaded
+    from polyfuse.cli.compiling import compiled
+    from polyfuse.cli.load import loaded
     from polyfuse.workbench.terminal import writing
 
     terminal = Terminal()

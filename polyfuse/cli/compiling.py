@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from polyfuse.cli.load import load_nest, load_schedule
+from polyfuse.cli.load import load_schedule
 from polyfuse.compiler import compile
 from polyfuse.errors import quantity
 from polyfuse.ir import Nest
@@ -14,12 +13,6 @@ from polyfuse.runtime.executable import Executable
 from polyfuse.strategy.explanation import Explanation
 from polyfuse.tune import Trials
 from polyfuse.workbench.terminal import Terminal, folder_to_write, writing
-
-
-def loaded(terminal: Terminal, file: str, batch: int | None, features: Sequence[int] | None) -> Nest:
-    """Run a file and return the nest of what it defines."""
-    with terminal.working(f"running {file}"):
-        return load_nest(file, batch, features)
 
 
 def compiled(

@@ -18,9 +18,16 @@ from polyfuse.errors import BadArgument, PolyfuseError
 from polyfuse.ir import Nest
 from polyfuse.nn import Module, Sequential, Value, lower
 from polyfuse.schedule import Schedule
+from polyfuse.workbench.terminal import Terminal
 
 NAMES = ("nest", "model", "layers", "outputs")
 """The names that are tried, in this order, if the command line gives none."""
+
+
+def loaded(terminal: Terminal, file: str, batch: int | None, features: Sequence[int] | None) -> Nest:
+    """Run a file and return the nest of what it defines."""
+    with terminal.working(f"running {file}"):
+        return load_nest(file, batch, features)
 
 
 def load_nest(file: str, batch: int | None = None, features: Sequence[int] | None = None) -> Nest:

@@ -62,6 +62,19 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
 
 
+def test_a_name_that_cannot_be_is_refused_without_the_compiler(model: Path) -> None:
+    """Which takes as long to import as all before."""
+    code = (
+        "import sys\nfrom polyfuse.cli.app import app\n"
+        "try:\n    app()\nfinally:\n    print('polyfuse.compiler' in sys.modules, file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", code, "explain", str(model), "--statement", "mac00"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode != 0
+    assert "no statement 'mac00'" in found.stderr
+    assert "False" in found.stderr.splitlines()
+
+
 def test_the_version() -> None:
     assert run("--version").output == f"polyfuse {pf.__version__}\n"
 
