@@ -19,6 +19,7 @@ from tests.support.plain_recurrence_rows import plain_rows_abreast
 Array = np.ndarray[Any, Any]
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "joined": lambda array, axis: array.reshape((*array.shape[:axis], -1, *array.shape[axis + 2 :])),
     **{f"vector_{name}": getattr(np, name) for name in ("exp", "log", "tanh", "sin", "cos", "floor", "ceil")},
     "vector_erf": math.erf,
     "vector_pow": np.power,
@@ -101,7 +102,6 @@ def plain_names(seed: int) -> dict[str, Any]:
         "first_share": lambda team, phase, member: first_share(rng, team, phase, member),
         "next_share": lambda team, phase, share: next_share(rng, team, phase, share),
         "share_from": share_from,
-        "joined": lambda array, axis: array.reshape((*array.shape[:axis], -1, *array.shape[axis + 2 :])),
         "float64": float,
         "float32": np.float32,
     }
