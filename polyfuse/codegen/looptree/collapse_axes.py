@@ -11,6 +11,7 @@ b are quotient and remainder by n of one number, that number is the place, in ve
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -85,29 +86,35 @@ def with_joined_axes(kernel: Kernel) -> tuple[Kernel, tuple[Joined, ...]]:
 
 
 def _with_fewer_axes(body: Node) -> Node:
-    """The node with its buffers' neighbouring axes as one, where its elements need fewer quotients then."""
-    asked = [node for node in nodes_in(body) if isinstance(node, Allocate)]
-    elements = _elements(body) if asked else {}
-    for buffer in asked:
-        name = buffer.buffer
-        for axis, inner in enumerate(buffer.shape[1:] if name in elements else ()):
+    """The node with neighbouring axes of its buffers as one, where their elements need fewer quotients then."""
+    made = {(node.buffer, node.shape) for node in nodes_in(body) if isinstance(node, Allocate)}
+    if not made:
+        return body
+    shapes = dict(sorted(made))
+    several = Counter(name for name, _ in made)
+    elements, choosing = _elements(body), _choosing(body)
+    asked = [name for name in shapes if name in elements and name not in choosing and several[name] == 1]
+    less: dict[str, tuple[int, ...]] = {}
+    for name in asked:
+        shape = less.get(name, shapes[name])
+        for axis, inner in enumerate(shape[1:]):
             places = _changed(elements[name], axis, inner)
-            if places is not None:
-                moved = Moved(name, places)
-                elements[name] = elements[name].moved(moved)
-                shape = (*buffer.shape[:axis], buffer.shape[axis] * inner, *buffer.shape[axis + 2 :])
-                less = replace(buffer, shape=shape)
-                body = _reshaped(_with(body, {name: moved}), buffer, less)
-                asked.append(less)
-                break
-    return body
+            if places is None:
+                continue
+            moved = Moved(name, places)
+            elements[name] = elements[name].moved(moved)
+            less[name] = (*shape[:axis], shape[axis] * inner, *shape[axis + 2 :])
+            body = _with(body, {name: moved})
+            asked.append(name)
+            break
+    return _in_shapes(body, less) if less else body
 
 
-def _reshaped(node: Node, buffer: Allocate, less: Allocate) -> Node:
-    """The node with a buffer in another shape."""
-    if node == buffer:
-        return less
-    return with_below(node, lambda part: _reshaped(part, buffer, less))
+def _in_shapes(node: Node, shapes: Mapping[str, tuple[int, ...]]) -> Node:
+    """The node with some of its buffers in these shapes."""
+    if isinstance(node, Allocate):
+        return replace(node, shape=shapes.get(node.buffer, node.shape))
+    return with_below(node, lambda part: _in_shapes(part, shapes))
 
 
 Places = dict[tuple[str, ...], tuple[ast.expr, ...]]
@@ -129,13 +136,13 @@ class Moved:
 
 @dataclass(frozen=True)
 class Elements:
-    """What a kernel reads, writes and asks for ahead of an array; and whether it writes some."""
+    """All elements of an array that a kernel reads, writes or prefetches, and whether it writes the array."""
 
     every: tuple[Element, ...]
     written: bool
 
     def moved(self, by: Moved) -> Elements:
-        """Those that have the new name."""
+        """Return the elements that the new name has, by their new subscripts."""
         return Elements(tuple(one for each in self.every if (one := by.of(each)) is not None), self.written)
 
 

@@ -67,6 +67,24 @@ def test_a_buffer_has_fewer_axes_in_its_kernel() -> None:
     assert [node.shape for node in nodes_in(done.body) if isinstance(node, Allocate)] == [(3, 784)]
 
 
+def test_a_buffer_whose_elements_say_where_others_lie_stays() -> None:
+    written = store("b[c // 8, c % 8]", "x[0, 0, 0]")
+    chosen = store("y[0, 0, b[1, c]]", "x[0, 0, 0]")
+    buffer = Allocate("b", (6, 8), "int64", "local")
+    done, _ = with_joined_axes(replace(kernel(Block((buffer, written, chosen))), arrays={}))
+    assert [str(s.target) for s in stores_in(done.body)] == ["b[c // 8, c % 8]", "y[0, 0, b[1, c]]"]
+    assert [node.shape for node in nodes_in(done.body) if isinstance(node, Allocate)] == [(6, 8)]
+
+
+def test_a_buffer_that_is_made_in_two_shapes_stays() -> None:
+    written = store("b[c // 8, c % 8]", "x[0, 0, 0]")
+    both = [Allocate("b", (rows, 8), "float32", "local") for rows in (4, 6)]
+    body = Block((Block((both[0], written)), Block((both[1], written))))
+    done, _ = with_joined_axes(replace(kernel(body), arrays={}))
+    assert [node.shape for node in nodes_in(done.body) if isinstance(node, Allocate)] == [(4, 8), (6, 8)]
+    assert {str(s.target) for s in stores_in(done.body)} == {"b[c // 8, c % 8]"}
+
+
 def test_an_axis_of_a_size_that_is_not_known_stays() -> None:
     found, elements = joined(loop("c", "4", store("y[0, 0, 0]", "z[1, c // 8, c % 8]")))
     assert found == ()
