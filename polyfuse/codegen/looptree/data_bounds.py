@@ -9,7 +9,9 @@
     for i in range(k + 1, N): for j: { t = A[k, j]; A[k, j] = A[i, j] if i == p else A[k, j]; A[i, j] = t if i == p … }
     ->  at = p; if k + 1 <= at and at < N: { i = at; for j: { t = A[k, j]; A[k, j] = A[i, j]; A[i, j] = t } }
 
-The data are any integers, those that the kernel computes itself too, as the bounds are asked for: p is a pivot's row.
+The data are integers, those that the kernel computes itself too, as the bounds are asked for: p is a pivot's row. Of
+int64 that no call has checked they say one iteration, and no end: end + 1 could overflow.
+
 The loop as it was says exactly what the program means, so that dependences and proofs know nothing of data: what an
 iteration may write are all elements. Here, behind all proofs, iterations that change nothing are left out. That is
 sound where every store in the loop keeps what was there unless the same comparisons of the loop's index hold, and the
@@ -48,11 +50,20 @@ from polyfuse.codegen.looptree.nodes import (
 from polyfuse.ir.expression import call
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.masks import Mask, comparison, mask_of
-from polyfuse.ir.number_types import is_integer
+from polyfuse.ir.number_types import ITEMSIZE, is_integer
 from polyfuse.ir.scalar import Select
 
 IN_ORDER = (None, "vector", "unroll")
 """The loops whose iterations may be left out: others share them out among cores or threads."""
+
+
+WIDE = 8
+"""Bytes of integers of which one more, or so many less, may be another number than in the program: they are computed
+as int64, and LLVM may take it that nothing overflows."""
+
+Places = Mapping[str, bool]
+"""Arrays and buffers of integers: True if all their numbers may be ends of loops, with something added. Others are only
+asked for one iteration: whether a number is among a loop's needs no addition to it."""
 
 
 @dataclass(frozen=True)
@@ -74,23 +85,28 @@ def with_data_bounds(kernel: Kernel) -> Kernel:
     made = [part for part in nodes_in(kernel.body) if isinstance(part, Allocate)]
     dtypes = {name: tensor.dtype for name, tensor in kernel.arrays.items()}
     dtypes |= {part.buffer: part.dtype for part in made}
-    places = {name for name, dtype in dtypes.items() if is_integer(dtype)}
+    checked = {name for name, tensor in kernel.arrays.items() if tensor.below}
+    places = {
+        name: name in checked or ITEMSIZE[dtype] < WIDE
+        for name, dtype in dtypes.items()
+        if is_integer(dtype) and (name in checked or dtype != "uint64")  # int64 has not all of these
+    }
     if not places:
         return kernel
     taken = {*kernel.arrays, *kernel.sizes, *variables(kernel.body)}
     buffers = {part.buffer for part in made}
     uses = {name: count for name, count in _uses(kernel.body).items() if name in buffers}
-    body = _Bounding(taken, frozenset(places), uses).node(kernel.body)
+    body = _Bounding(taken, places, uses).node(kernel.body)
     return kernel if body is kernel.body else replace(kernel, body=body)
 
 
 class _Bounding:
     """Walks from the innermost loops outwards.
 
-    `places` are the arrays and variables of integers, `uses` says how many stores touch each buffer.
+    `uses` says how many stores touch each buffer.
     """
 
-    def __init__(self, taken: set[str], places: frozenset[str], uses: Mapping[str, int]) -> None:
+    def __init__(self, taken: set[str], places: Places, uses: Mapping[str, int]) -> None:
         self.taken, self.places, self.uses = taken, places, uses
         self.named: set[str] = set()
 
@@ -182,7 +198,7 @@ def masked(store: Store) -> Mask | None:
     return mask_of(store.op, store.body, lambda read: str(store.reads[read.position]) == str(store.target))
 
 
-def common_bounds(loop: For, places: frozenset[str], private: frozenset[str]) -> list[Bound]:
+def common_bounds(loop: For, places: Places, private: frozenset[str]) -> list[Bound]:
     """The comparisons of a loop's variable without which none of its stores changes anything but private variables."""
     allowed = (Block, For, Guard, Allocate, Store, Let)
     if not all(isinstance(part, allowed) for part in nodes_in(loop)):
@@ -248,13 +264,13 @@ def _is_at(element: Element, variable: str) -> bool:
     return False
 
 
-def _bound(part: sympy.Basic, store: Store, variable: str, places: frozenset[str]) -> Bound | None:
+def _bound(part: sympy.Basic, store: Store, variable: str, places: Places) -> Bound | None:
     """A comparison of a loop's variable with a loaded integer; None for any other condition."""
     found = comparison(part)
     if found is None or found.index not in store.indices:
         return None
     element = store.reads[found.read.position]
-    if element.array not in places:
+    if element.array not in places or not (places[element.array] or found.kind is sympy.Eq):
         return None
     rest = _apart(store.indices[found.index], variable)
     return None if rest is None else Bound(found.kind, rest, chosen(element.array, element.subscripts))
@@ -298,7 +314,7 @@ def _changes(node: Node, load: ast.expr) -> bool:
     return any(store.target.array in read for store in stores_in(node))
 
 
-def _without(node: Node, keys: set[tuple[str, str, str]], variable: str, places: frozenset[str]) -> Node:
+def _without(node: Node, keys: set[tuple[str, str, str]], variable: str, places: Places) -> Node:
     """A loop's body whose stores do not ask again for what the loop's bounds say."""
     if not isinstance(node, Store):
         return with_below(node, lambda part: _without(part, keys, variable, places))

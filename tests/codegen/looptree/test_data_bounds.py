@@ -38,3 +38,33 @@ def test_an_index_that_the_kernel_finds_may_lie_outside_of_the_loop() -> None:
         x[last] = 1.0
         run(x, t)
         assert t.tolist() == [0.0, 0.0, 7.0 if last == 2 else 0.0, 0.0]
+
+
+def upto(p, y):  # type: ignore[no-untyped-def]
+    for i in range(y.shape[0]):
+        y[i] = 1.0 if i <= p[0] else y[i]
+
+
+def behind(p, y):  # type: ignore[no-untyped-def]
+    for i in range(y.shape[0]):
+        y[i] = 1.0 if i > p[0] else y[i]
+
+
+def at_last(p, y):  # type: ignore[no-untyped-def]
+    for i in range(y.shape[0]):
+        y[i] = 1.0 if i + 2 == p[0] else y[i]
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "int32", "uint32", "int8", "uint8"])
+@pytest.mark.parametrize("function", [upto, behind, at_last])
+def test_the_least_and_greatest_integers_are_compared_as_they_are(function, dtype: str) -> None:  # type: ignore[no-untyped-def]
+    """One more than the greatest int64 is the least: a loop up to it stored far behind its array."""
+    run = pf.compile(
+        pf.nest(function, types={"p": f"{dtype[0]}{np.iinfo(dtype).bits}[1]", "y": "f64[N]"}), target="cpu"
+    )
+    limits = np.iinfo(dtype)
+    for number in (limits.min, limits.min + 1, 0, 3, limits.max - 1, limits.max):
+        p, y, expected = np.array([number], dtype), np.zeros(6), np.zeros(6)
+        function([number], expected)
+        run(p, y)
+        np.testing.assert_array_equal(y, expected, str(number))
