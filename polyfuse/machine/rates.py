@@ -117,12 +117,18 @@ ZEN5 = replace(
 """A Zen 5, AMD's family 26, as above. Its files say 2.6 GHz on a server that lends its cores, which reach 253 to 269
 GFLOP/s of float32 multiply-adds, as 4.1 GHz do: by the former 1024 x 1024 x 1024 would take 14.7 ms, by the latter
 9.3; it takes 8.3 to 9.0. Functions: as `Functions` says, the least of 4000 calls on 2048 numbers: of float32 0.08,
-0.19, 0.17, 0.26, 0.8 and 0.89 ns for exp, log, tanh, erf, sin and pow, 4 to 5 for libm's; an addition is 0.0076.
+0.19, 0.17, 0.26, 0.8 and 0.89 ns for exp, log, tanh, erf, sin and pow, 4 to 5 for libm's, 0.024 and 0.03 for a
+division and a root; an addition is 0.0076.
 
 Asking for the next rows, ms with and without: layer norm of 256 x 1024 0.055 and 0.027, of 4096 x 1024 1.03 and
 0.85, of 16384 x 256 0.93 and 0.68, of 16384 x 1024 3.9 and 4.2; RMS norm of 16384 x 1024 5.2 and 4.2; softmax of
 4096 x 1024 0.93 and 0.98, of 16384 x 1024 4.9 and 6.6, of 32768 x 512 8.1 and 6.7. Numbers that lie apart: a
-depthwise 7 x 7 convolution with stride 2 took 90 µs, with 1 cycle a number 424 are expected."""
+depthwise 7 x 7 convolution with stride 2 took 90 µs, with 1 cycle a number 424 are expected.
+
+Rows: with 2 cycles to enter one, 4 for its lanes, half a cycle for a number stored apart and 0.2 for one of a
+cumulative sum 122 of 132 kernels of layers are expected within 1.5 x (docs/dev/measurements/2026-11-30-zen5.md), 99
+of 126 with the Xeon's: average pooling of 5 x 5 took 150 µs, the cumulative sum of 256 x 1000 25, attention over 64
+tokens 41."""
 
 ZEN4 = Rates(
     (64.0, 61.0, 26.0),

@@ -349,7 +349,7 @@ def _remark(remark: Remark, places: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _sentence(decision: Decision, violation: Violation) -> str:
-    """What two instances forbid; where a fusion at another loop is legal, what is said of that behind it."""
+    """The refusal with its two instances, and behind it the decision, where a fusion at another loop is legal."""
     if decision.taken:
         return str(violation)
     return decision.sentence if decision.reason is Reason.ILLEGAL else f"{violation} {decision.sentence}"

@@ -72,9 +72,8 @@ def _cycles(counts: Counts, part: Tree, name: str, machine: CpuMachine) -> float
     lanes = machine.vector_bytes // max(counts.nest.tensor(a.tensor).itemsize for a in s.accesses)
     strides = [_stride(counts, part, access, dims) for access in moved]
     rows = instances / columns
-    cycles = instances * machine.row.apart * strides.count(2) + rows * ceil(columns / lanes) * strides.count(
-        1
-    )
+    vectors = rows * ceil(columns / lanes)
+    cycles = instances * machine.row.apart * strides.count(2) + vectors * strides.count(1)
     summed = s.is_reduction and all(stride(s.write, d) == 0 for d in dims)
     return cycles + rows * machine.row.lanes if summed else cycles
 

@@ -285,3 +285,8 @@ def _either(a: Use, b: Use) -> Use:
         a.written or b.written,
         a.internal,
     )
+
+
+def internal(kernel: Kernel) -> tuple[str, ...]:
+    """The temporaries that only this kernel touches, in order of use."""
+    return tuple(use.tensor for use in kernel.uses if use.internal)

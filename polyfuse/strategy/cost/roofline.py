@@ -197,7 +197,7 @@ class Model:
     def of_pair(
         self, first: Tree, second: Tree, merged: Tree, ask: Callable[[Model, Tree, Tree, Tree], PairCosts]
     ) -> PairCosts:
-        """What two kernels cost apart and as one, asked once: searches for one nest try the same pairs."""
+        """Return the costs of two kernels and of both as one; `ask` is called once a pair, which searches share."""
         kernels = first, second, merged
         key = id(first), id(second), id(merged)
         if key not in self._pairs:  # the kernels are kept with the answer: others never have their ids

@@ -16,10 +16,10 @@ from polyfuse.ir.tree import Loop, parts, statements
 from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.counts import Counts, dims_of
-from polyfuse.strategy.cost.kernel_model import kernel_of
+from polyfuse.strategy.cost.kernel_model import internal, kernel_of
 from polyfuse.strategy.fusion.group_search import part_with
 from polyfuse.strategy.remarks import Remark, applied
-from polyfuse.strategy.transforms.band_verbs import contracted, internal, users_in, where_legal
+from polyfuse.strategy.transforms.band_verbs import contracted, users_in, where_legal
 
 PASS = "loops bounded by data"
 

@@ -21,7 +21,7 @@ from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.sets import SET
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
-from polyfuse.strategy.cost.kernel_model import Kernel
+from polyfuse.strategy.cost.kernel_model import Kernel, internal
 from polyfuse.strategy.cost.roofline import Tiling
 from polyfuse.strategy.cpu.depthwise import summed_in_rows
 from polyfuse.strategy.cpu.gemv import in_one_row
@@ -34,7 +34,6 @@ from polyfuse.strategy.transforms.band_verbs import (
     contracted,
     cut,
     inside,
-    internal,
     is_perfect,
     on_lanes,
     rejoined,

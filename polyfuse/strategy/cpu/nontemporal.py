@@ -19,10 +19,10 @@ from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.cpu_loops import LINE
-from polyfuse.strategy.cost.kernel_model import Kernel
+from polyfuse.strategy.cost.kernel_model import Kernel, internal
 from polyfuse.strategy.cost.roofline import KernelCost, Tiling
 from polyfuse.strategy.cpu.kernel import shaped
-from polyfuse.strategy.transforms.band_verbs import contracted, internal, users_in
+from polyfuse.strategy.transforms.band_verbs import contracted, users_in
 
 BLOCK = 1 << 16
 """Elements of one long row that one core goes through at a time: so many that where it begins and ends, and that a

@@ -22,7 +22,7 @@ from polyfuse.machine import Gpu, GpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.sets import IN
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
-from polyfuse.strategy.cost.kernel_model import Kernel
+from polyfuse.strategy.cost.kernel_model import Kernel, internal
 from polyfuse.strategy.cost.occupancy import SYSTEM_SHARED
 from polyfuse.strategy.cost.roofline import Tiling
 from polyfuse.strategy.cuda.transforms.resident_blocks import blocks_at_once
@@ -36,7 +36,6 @@ from polyfuse.strategy.transforms.band_verbs import (
     contiguous,
     cut,
     inside,
-    internal,
     is_perfect,
     promoted,
     rejoined,

@@ -115,7 +115,7 @@ class Alignments:
         at: str,
         make: Callable[[Schedule], Fused],
     ) -> Found:
-        """What two kernels of a line become, as it was found before, or else as `make` does it.
+        """Return the fusion of two kernels of a line, or its refusal, as found before, or else as `make` finds it.
 
         `make` is given the two by themselves, with those between them that hold them apart: what is legal for these is
         legal in place of the first, or of the second, and no step is as long as the network. The schedule is any of
@@ -139,7 +139,7 @@ class Alignments:
         return self.found[key]
 
     def reordered(self, start: Schedule, kernel: Tree, order: tuple[str, ...]) -> Found:
-        """What a kernel of one statement becomes with its loops in another order."""
+        """Return a kernel of one statement with its loops in another order, as found before if it was."""
         key = (id(kernel), order)
         if key not in self.found:
             alone = by_itself(start, kernel)
@@ -242,7 +242,7 @@ def by_itself(schedule: Schedule, part: Tree) -> Schedule:
 def made_of(
     schedule: Schedule, made: Fused, kernels: tuple[Tree, ...], places: tuple[int, int] = (0, 1)
 ) -> Found:
-    """What was made of the kernels at two places of a schedule, or of its only one.
+    """Return the kernel that a verb made of those at two places of a schedule, or the verb's refusal.
 
     Args:
         schedule: The schedule before.

@@ -35,7 +35,7 @@ from polyfuse.ir.tree import Loop, Tree
 from polyfuse.machine import Machine
 from polyfuse.rewrite.reductions.own_accumulator import lie_apart
 from polyfuse.strategy.cost.counts import Counts, dims_of
-from polyfuse.strategy.cost.kernel_model import Kernel
+from polyfuse.strategy.cost.kernel_model import internal
 from polyfuse.strategy.cost.read_again import STRIDED, held_and_again, reading
 from polyfuse.strategy.cost.roofline import CACHED, KernelCost, Model, evenly, in_blocks, in_short_rows
 from polyfuse.strategy.match.gemm import products_among
@@ -103,16 +103,11 @@ def joined_behind_sums(
     own = 0 if held[0] else 1
     product = held[own][0][0]
     sums = nest.statement(product.statement).write.tensor
-    if not product.across or sums in _internal(kernels[own]) or sums not in _internal(whole):
+    if not product.across or sums in internal(kernels[own]) or sums not in internal(whole):
         return None
     apart = [model.cost(part) for part in (first, second)]
     apart[own] = in_short_rows(kernels[own], apart[own], model.machine)
     return apart, min(model.cost(together), blocked_cost(model, together), key=lambda cost: cost.total)
-
-
-def _internal(kernel: Kernel) -> set[str]:
-    """The temporaries that only this kernel touches."""
-    return {use.tensor for use in kernel.uses if use.internal}
 
 
 def joined_beside(

@@ -70,7 +70,7 @@ class Search:
         return self.start.followed_by(tuple(self.steps), self.start.nest, self.line.tree)
 
     def aligned(self, first: str, second: str, at: str) -> Found:
-        """What two kernels become, iteration by iteration; what forbids that; or None if loops do not correspond."""
+        """Return two kernels fused iteration by iteration, or the refusal; no result if their loops do not correspond."""
 
         def make(schedule: Schedule) -> Schedule | Violation | None:
             return aligned(schedule, first, second, at)
@@ -83,7 +83,7 @@ class Search:
         return made_of(whole, make(whole), parts(whole.tree), (early, late))
 
     def reordered(self, reduction: str, order: tuple[str, ...]) -> Found:
-        """What a kernel of one statement becomes with its loops in another order."""
+        """Return a kernel of one statement with its loops in another order."""
         kernel = self.line.kernel(reduction)
         if self.alignments is not None:
             return self.alignments.reordered(self.start, kernel, order)

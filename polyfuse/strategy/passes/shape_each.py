@@ -15,7 +15,7 @@ from polyfuse.strategy.claims import Claims
 from polyfuse.strategy.cost.composite import finished_cost, kernels_of
 from polyfuse.strategy.cost.counts import Counts, dims_of
 from polyfuse.strategy.cost.cpu_loops import Estimator
-from polyfuse.strategy.cost.kernel_model import Kernel
+from polyfuse.strategy.cost.kernel_model import Kernel, internal
 from polyfuse.strategy.cost.roofline import (
     KernelCost,
     Model,
@@ -57,7 +57,7 @@ from polyfuse.strategy.passes.wavefront import Behind
 from polyfuse.strategy.plan import Group, Plan
 from polyfuse.strategy.remarks import Reason, Refused, Remark, details, refused
 from polyfuse.strategy.transforms import time_loops as loops
-from polyfuse.strategy.transforms.band_verbs import common_loops, far_and_near, internal
+from polyfuse.strategy.transforms.band_verbs import common_loops, far_and_near
 from polyfuse.strategy.transforms.collapse import in_long_rows
 from polyfuse.strategy.transforms.inner_loops import waits
 from polyfuse.strategy.transforms.packing import added

@@ -17,12 +17,12 @@ from polyfuse.ir.tree import Loop, parts, path_to
 from polyfuse.rewrite import accumulate, own_sums
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.counts import Counts
+from polyfuse.strategy.cost.kernel_model import internal
 from polyfuse.strategy.cost.roofline import Model
 from polyfuse.strategy.cuda.gemm.implicit_gemm import convolution_of
 from polyfuse.strategy.cuda.gemm.schedule import product_of
 from polyfuse.strategy.cuda.gemm.tile_choice import product_in
 from polyfuse.strategy.remarks import Remark, applied
-from polyfuse.strategy.transforms.band_verbs import internal
 
 PASS = "private accumulator"
 

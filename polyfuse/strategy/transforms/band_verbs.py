@@ -17,7 +17,7 @@ from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
 from polyfuse.sets import IN, OUT
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
-from polyfuse.strategy.cost.kernel_model import Kernel
+from polyfuse.strategy.cost.kernel_model import Kernel, internal
 from polyfuse.strategy.cost.roofline import Tiling
 from polyfuse.strategy.fusion.group_search import aligned, shared_loops
 
@@ -241,11 +241,6 @@ def phases(schedule: Schedule, name: str, loop: Loop) -> int:
 def constant_extent(schedule: Schedule, loop: Loop) -> int | None:
     """The number of values of a loop, if it does not depend on sizes."""
     return extent(schedule.nest, loop)
-
-
-def internal(kernel: Kernel) -> tuple[str, ...]:
-    """The temporaries that only this kernel touches, in order of use."""
-    return tuple(use.tensor for use in kernel.uses if use.internal)
 
 
 def users_in(schedule: Schedule, names: tuple[str, ...], tensor: str) -> tuple[str, ...]:

@@ -23,11 +23,11 @@ from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.cpu_loops import Estimator
-from polyfuse.strategy.cost.kernel_model import kernel_of
+from polyfuse.strategy.cost.kernel_model import internal, kernel_of
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.fusion.group_search import part_of
 from polyfuse.strategy.remarks import Reason, Refused
-from polyfuse.strategy.transforms.band_verbs import contracted, internal, users_in
+from polyfuse.strategy.transforms.band_verbs import contracted, users_in
 from polyfuse.strategy.transforms.isl_scheduler import found_by_isl
 from polyfuse.strategy.transforms.loop_remarks import findings, skewed
 from polyfuse.strategy.transforms.skew import shifted_order

@@ -8,7 +8,7 @@
             z = y + b
             out[:] = larger(z, float32(0.0))
 
-tile_epilogue.py says which loops become one, and why.
+patterns/short_rows.py says which loops become one, and why.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts, dims_of
 from polyfuse.strategy.cost.factorization_cost import panels_beside
-from polyfuse.strategy.cost.kernel_model import Kernel, kernel_of
+from polyfuse.strategy.cost.kernel_model import Kernel, internal, kernel_of
 from polyfuse.strategy.cost.roofline import CACHED, in_blocks
 from polyfuse.strategy.cpu.gemm.factorization import panels_on_cores
 from polyfuse.strategy.cpu.gemm.schedule import blocked_inside
@@ -37,7 +37,6 @@ from polyfuse.strategy.transforms.band_verbs import (
     common_loops,
     contracted,
     inside,
-    internal,
     is_perfect,
     rejoined,
     units,

@@ -21,7 +21,7 @@ from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
-from polyfuse.strategy.cost.kernel_model import Kernel
+from polyfuse.strategy.cost.kernel_model import Kernel, internal
 from polyfuse.strategy.cost.load_balance import Share
 from polyfuse.strategy.cpu.depthwise import summed_in_rows, sums_along_memory
 from polyfuse.strategy.cpu.gemm.blocking import blockings
@@ -46,7 +46,6 @@ from polyfuse.strategy.transforms.band_verbs import (
     constant_extent,
     contracted,
     inside,
-    internal,
     on_lanes,
     promoted,
     rejoined,

@@ -30,7 +30,7 @@ from polyfuse.machine import GpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.sets import SET
 from polyfuse.strategy.cost.counts import Counts, dims_of
-from polyfuse.strategy.cost.kernel_model import Kernel
+from polyfuse.strategy.cost.kernel_model import Kernel, internal
 from polyfuse.strategy.cuda.tiles.tile import ThreadblockTile
 from polyfuse.strategy.cuda.tiles.tile_candidates import has_warpgroups, tiles_for
 from polyfuse.strategy.cuda.tiles.tile_shape import OperandTile
@@ -44,7 +44,6 @@ from polyfuse.strategy.remarks import Reason, Refused
 from polyfuse.strategy.transforms.band_verbs import (
     held_in_registers,
     inside,
-    internal,
     is_perfect,
     rejoined,
     reordered,

@@ -19,7 +19,7 @@ from polyfuse.codegen.cpu.intrinsics.row_operation import address
 from polyfuse.codegen.cpu.intrinsics.short_row import short_row
 from polyfuse.codegen.cpu.intrinsics.vector_expression import are_on_vectors
 from polyfuse.codegen.cpu.intrinsics.vector_row import VectorRow
-from polyfuse.codegen.cpu.patterns.tile_epilogue import MOST, tile_row
+from polyfuse.codegen.cpu.patterns.short_rows import MOST, row_operation
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Store
 from polyfuse.ir.scalar import Maximum, read
 from tests.support.emitted import executed, in_one_line
@@ -172,7 +172,7 @@ def test_the_call_for_a_row() -> None:
         ),
     )
     rows = Rows()
-    call = tile_row(loop, loop, placed, rows)
+    call = row_operation(loop, loop, placed, rows)
     assert call is not None
     assert ast.unparse(call) == (
         "short_row(row, float32, count=32, places=(address(y, (r, 0)), address(y, (r + 1, 0)), "
@@ -186,7 +186,7 @@ def test_the_call_for_a_row() -> None:
 )
 def test_whole_vectors_are_changed_in_place(op: str, line: str) -> None:
     loop, rows = row(store(OUT, SUMS, op=op)), Rows()
-    assert tile_row(loop, loop, placed, rows) is not None
+    assert row_operation(loop, loop, placed, rows) is not None
     assert rows.printed == [f"def row(y, out): {line}"]
 
 
@@ -212,27 +212,27 @@ def test_whole_vectors_are_changed_in_place(op: str, line: str) -> None:
     ],
 )
 def test_what_stays_a_loop(what: str, loop: For) -> None:
-    assert tile_row(row(store(OUT, SUMS)), loop, placed, Rows()) is not None
-    assert tile_row(loop, loop, placed, Rows()) is None, what
+    assert row_operation(row(store(OUT, SUMS)), loop, placed, Rows()) is not None
+    assert row_operation(loop, loop, placed, Rows()) is None, what
 
 
 def test_names_that_parts_of_a_body_have_are_not_elements() -> None:
     twice = sympy.Pow(read(0) + read(1), 2, evaluate=False)
     loop = row(store(OUT, element("value0", "c"), element("b", "c"), body=twice))
     rows = Rows()
-    assert tile_row(loop, loop, placed, rows) is not None
+    assert row_operation(loop, loop, placed, rows) is not None
     assert rows.printed == ["def row(value0_row, b, out): value0 = value0_row + b; out[:] = value0 * value0"]
     held = row(store(element("value0"), SUMS), store(OUT, element("value0"), SUMS, body=twice))
-    assert tile_row(held, held, placed, Rows()) is None
+    assert row_operation(held, held, placed, Rows()) is None
 
 
 def test_a_variable_that_another_statement_reads_stays() -> None:
     loop = row(store(Z, SUMS), store(OUT, Z))
     behind = Store("T", element("last", "i"), "=", read(0), (Z,))
-    assert tile_row(loop, Block((loop, Block(()))), placed, Rows()) is not None
-    assert tile_row(loop, Block((loop, behind)), placed, Rows()) is None
+    assert row_operation(loop, Block((loop, Block(()))), placed, Rows()) is not None
+    assert row_operation(loop, Block((loop, behind)), placed, Rows()) is None
 
 
 def test_an_index_in_a_body_stays() -> None:
     loop = row(replace(store(OUT, SUMS, body=read(0) + sympy.Symbol("c")), indices={"c": ast.Name("c")}))
-    assert tile_row(loop, loop, placed, Rows()) is None
+    assert row_operation(loop, loop, placed, Rows()) is None
