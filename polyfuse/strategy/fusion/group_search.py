@@ -70,7 +70,7 @@ class Search:
         return self.start.followed_by(tuple(self.steps), self.start.nest, self.line.tree)
 
     def aligned(self, first: str, second: str, at: str) -> Found:
-        """Return two kernels fused iteration by iteration, or the refusal; no result if their loops do not correspond."""
+        """Return two kernels fused iteration by iteration, or the refusal; no result if loops do not correspond."""
 
         def make(schedule: Schedule) -> Schedule | Violation | None:
             return aligned(schedule, first, second, at)
