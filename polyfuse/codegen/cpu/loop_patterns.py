@@ -25,7 +25,7 @@ from polyfuse.codegen.cpu.patterns.no_unroll import rows_not_written_out
 from polyfuse.codegen.cpu.patterns.nontemporal_stores import streams_inside
 from polyfuse.codegen.cpu.patterns.outer_loop_vectorize import rows_abreast
 from polyfuse.codegen.cpu.patterns.scalar_promotion import Gathered, gathered
-from polyfuse.codegen.cpu.patterns.short_rows import row_operation
+from polyfuse.codegen.cpu.patterns.short_rows import short_row_call
 from polyfuse.codegen.cpu.patterns.stencil_row import reads_several, stencil_row, two_rows
 from polyfuse.codegen.cpu.patterns.tile_init import first_values
 from polyfuse.codegen.cpu.patterns.transposed.copies import copy_in_blocks, copy_in_strips
@@ -200,7 +200,7 @@ def _short_row(p: LoopPrinter, loop: For) -> Lines | None:
     if loop.bind != "vector":
         return None
     beside = p.has_tiles or reads_rows(loop, p.rows)
-    return _line(row_operation(loop, p.kernel.body, p.place, p.vector_row, alone=not beside))
+    return _line(short_row_call(loop, p.kernel.body, p.place, p.vector_row, alone=not beside))
 
 
 def _stencil_row(p: LoopPrinter, loop: For) -> Lines | None:

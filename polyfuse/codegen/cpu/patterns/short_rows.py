@@ -50,7 +50,7 @@ OPERATIONS = ("=", "+=", "max=", "min=")
 """What a row does with its elements. Rows of other sums are one place, and not along memory."""
 
 
-def row_operation(
+def short_row_call(
     loop: For, kernel: Node, place: Callable[[Element], ast.expr], define: Define, alone: bool = False
 ) -> ast.Call | None:
     """The call for a vector loop of so few values around assignments; None if it is not of that form.

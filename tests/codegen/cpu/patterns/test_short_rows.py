@@ -15,11 +15,12 @@ import sympy
 
 import polyfuse as pf
 from polyfuse import nn
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import VECTOR_BYTES
 from polyfuse.codegen.cpu.intrinsics.row_operation import address
 from polyfuse.codegen.cpu.intrinsics.short_row import short_row
 from polyfuse.codegen.cpu.intrinsics.vector_expression import are_on_vectors
 from polyfuse.codegen.cpu.intrinsics.vector_row import VectorRow
-from polyfuse.codegen.cpu.patterns.short_rows import MOST, row_operation
+from polyfuse.codegen.cpu.patterns.short_rows import MOST, short_row_call
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Store
 from polyfuse.ir.scalar import Maximum, read
 from tests.support.emitted import executed, in_one_line
@@ -57,7 +58,12 @@ def test_short_rows_that_data_name_are_whole_vectors_without_a_product() -> None
     assert "short_row(" not in source_of(nn.relu(nn.input("x", (6, 16))))
 
 
-@pytest.mark.parametrize(("columns", "whole"), [(8, False), (12, False), (13, True), (37, True), (65, False)])
+LANES = VECTOR_BYTES // 4
+
+
+@pytest.mark.parametrize(
+    ("columns", "whole"), [(8, False), (12, False), (13, True), (4 * LANES - 3, True), (4 * LANES + 1, False)]
+)
 def test_rows_of_a_few_vectors_are_whole_without_a_product(columns: int, whole: bool) -> None:
     """LLVM writes fewer numbers out, and has loops of its own for more."""
     source = source_of(nn.log_softmax(nn.input("x", (50, columns)), -1))
@@ -66,7 +72,7 @@ def test_rows_of_a_few_vectors_are_whole_without_a_product(columns: int, whole: 
 
 def test_rows_of_sums_that_a_loop_adds_to_are_left_to_loops() -> None:
     """Average pooling: what stores and loads them in other parts than the loop does would wait for it."""
-    source = source_of(nn.avg_pool(nn.input("x", (4, 16, 61, 61)), 5, 1))
+    source = source_of(nn.avg_pool(nn.input("x", (4, 16, 32, 32)), 5, 1))
     assert "s[l] += " in source
     assert "short_row(" not in source
 
@@ -172,7 +178,7 @@ def test_the_call_for_a_row() -> None:
         ),
     )
     rows = Rows()
-    call = row_operation(loop, loop, placed, rows)
+    call = short_row_call(loop, loop, placed, rows)
     assert call is not None
     assert ast.unparse(call) == (
         "short_row(row, float32, count=32, places=(address(y, (r, 0)), address(y, (r + 1, 0)), "
@@ -186,7 +192,7 @@ def test_the_call_for_a_row() -> None:
 )
 def test_whole_vectors_are_changed_in_place(op: str, line: str) -> None:
     loop, rows = row(store(OUT, SUMS, op=op)), Rows()
-    assert row_operation(loop, loop, placed, rows) is not None
+    assert short_row_call(loop, loop, placed, rows) is not None
     assert rows.printed == [f"def row(y, out): {line}"]
 
 
@@ -212,27 +218,27 @@ def test_whole_vectors_are_changed_in_place(op: str, line: str) -> None:
     ],
 )
 def test_what_stays_a_loop(what: str, loop: For) -> None:
-    assert row_operation(row(store(OUT, SUMS)), loop, placed, Rows()) is not None
-    assert row_operation(loop, loop, placed, Rows()) is None, what
+    assert short_row_call(row(store(OUT, SUMS)), loop, placed, Rows()) is not None
+    assert short_row_call(loop, loop, placed, Rows()) is None, what
 
 
 def test_names_that_parts_of_a_body_have_are_not_elements() -> None:
     twice = sympy.Pow(read(0) + read(1), 2, evaluate=False)
     loop = row(store(OUT, element("value0", "c"), element("b", "c"), body=twice))
     rows = Rows()
-    assert row_operation(loop, loop, placed, rows) is not None
+    assert short_row_call(loop, loop, placed, rows) is not None
     assert rows.printed == ["def row(value0_row, b, out): value0 = value0_row + b; out[:] = value0 * value0"]
     held = row(store(element("value0"), SUMS), store(OUT, element("value0"), SUMS, body=twice))
-    assert row_operation(held, held, placed, Rows()) is None
+    assert short_row_call(held, held, placed, Rows()) is None
 
 
 def test_a_variable_that_another_statement_reads_stays() -> None:
     loop = row(store(Z, SUMS), store(OUT, Z))
     behind = Store("T", element("last", "i"), "=", read(0), (Z,))
-    assert row_operation(loop, Block((loop, Block(()))), placed, Rows()) is not None
-    assert row_operation(loop, Block((loop, behind)), placed, Rows()) is None
+    assert short_row_call(loop, Block((loop, Block(()))), placed, Rows()) is not None
+    assert short_row_call(loop, Block((loop, behind)), placed, Rows()) is None
 
 
 def test_an_index_in_a_body_stays() -> None:
     loop = row(replace(store(OUT, SUMS, body=read(0) + sympy.Symbol("c")), indices={"c": ast.Name("c")}))
-    assert row_operation(loop, loop, placed, Rows()) is None
+    assert short_row_call(loop, loop, placed, Rows()) is None
