@@ -18,10 +18,10 @@ from itertools import chain
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array, populate_array
 
+from polyfuse.codegen.array_fields import ADDRESS, SHAPE, STRIDES, array_of, parts_of
 from polyfuse.codegen.looptree.gather_rows import is_chosen
 from polyfuse.codegen.looptree.index import flat
 from polyfuse.codegen.looptree.nodes import (
@@ -233,13 +233,9 @@ def joined(typingctx: Any, array: Any, axis: Any) -> Any:
     kind = types.Array(array.dtype, array.ndim - 1, "C", readonly=not array.mutable)
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        held = make_array(array)(context, builder, args[0])
-        shape = cgutils.unpack_tuple(builder, held.shape)
-        strides = cgutils.unpack_tuple(builder, held.strides)
+        shape, strides = (parts_of(builder, args[0], field, array.ndim) for field in (SHAPE, STRIDES))
         shape[first : first + 2] = [builder.mul(shape[first], shape[first + 1])]
         del strides[first]
-        new = make_array(kind)(context, builder)
-        populate_array(new, held.data, shape, strides, held.itemsize, None)
-        return new._getvalue()
+        return array_of(context, builder, kind, builder.extract_value(args[0], ADDRESS), shape, strides)
 
     return kind(array, axis), code

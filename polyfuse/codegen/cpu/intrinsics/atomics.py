@@ -14,7 +14,8 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
+
+from polyfuse.codegen.array_fields import ADDRESS
 
 WORDS = 8
 """int64 numbers in a line of cache."""
@@ -27,7 +28,7 @@ def load(typingctx: Any, words: Any, at: Any) -> Any:
     """The number at a place."""
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        return builder.load_atomic(_word(context, builder, signature, args), "acquire", 8)
+        return builder.load_atomic(_word(builder, args), "acquire", 8)
 
     return types.int64(words, types.int64), code
 
@@ -37,7 +38,7 @@ def store(typingctx: Any, words: Any, at: Any, value: Any) -> Any:
     """words[at] = value."""
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        builder.store_atomic(args[2], _word(context, builder, signature, args), "release", 8)
+        builder.store_atomic(args[2], _word(builder, args), "release", 8)
         return context.get_dummy_value()
 
     return types.void(words, types.int64, types.int64), code
@@ -48,7 +49,7 @@ def fetch_add(typingctx: Any, words: Any, at: Any, value: Any) -> Any:
     """The number at a place, which is that much more from now on."""
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        return builder.atomic_rmw("add", _word(context, builder, signature, args), args[2], "acq_rel")
+        return builder.atomic_rmw("add", _word(builder, args), args[2], "acq_rel")
 
     return types.int64(words, types.int64, types.int64), code
 
@@ -58,7 +59,7 @@ def replaced(typingctx: Any, words: Any, at: Any, old: Any, new: Any) -> Any:
     """Store `new` at a place if it holds `old`; return True if it did."""
 
     def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        word = _word(context, builder, signature, args)
+        word = _word(builder, args)
         return builder.extract_value(builder.cmpxchg(word, args[2], args[3], "acq_rel", "acquire"), 1)
 
     return types.boolean(words, types.int64, types.int64, types.int64), code
@@ -78,6 +79,6 @@ def pause(typingctx: Any) -> Any:
     return types.void(), code
 
 
-def _word(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+def _word(builder: ir.IRBuilder, args: Any) -> Any:
     """A pointer to the number."""
-    return builder.gep(make_array(signature.args[0])(context, builder, args[0]).data, [args[1]])
+    return builder.gep(builder.extract_value(args[0], ADDRESS), [args[1]])

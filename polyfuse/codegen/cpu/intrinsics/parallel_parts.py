@@ -31,8 +31,8 @@ from numba.core.registry import cpu_target
 from numba.core.types.misc import unliteral
 from numba.extending import intrinsic, register_model, typeof_impl
 
-from polyfuse.codegen.cpu.intrinsics.kernel_passes import KernelCompiler
-from polyfuse.codegen.cpu.intrinsics.line_tables import LineTables
+from polyfuse.codegen.cpu.intrinsics.lowering.kernel_passes import KernelCompiler
+from polyfuse.codegen.cpu.intrinsics.lowering.line_tables import LineTables
 from polyfuse.codegen.cpu.parallel_calls import (
     BYTES,
     NUM_THREADS,
@@ -47,6 +47,9 @@ from polyfuse.codegen.cpu.parallel_calls import (
 FASTMATH = {"contract"}
 """a * b + c may become one fused multiply-add; nothing else about a body's arithmetic may change."""
 
+OWNED = frozenset(("on_heap", "turns_of", "team_of"))
+"""What makes arrays that a function has to let go: in all others no array is counted."""
+
 
 def lowered(function: Callable[..., None], arguments: tuple[types.Type, ...], library: Any) -> Any:
     """A function without a result as LLVM in a library, in one module with all that is there: its descriptor.
@@ -57,6 +60,7 @@ def lowered(function: Callable[..., None], arguments: tuple[types.Type, ...], li
     cpu_target.options.parse_as_flags(flags, {"fastmath": FASTMATH, "error_model": "numpy", "nopython": True})
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
     flags.enable_pyobject = False
+    flags.nrt = not OWNED.isdisjoint(function.__code__.co_names)
     context = cpu_target.target_context
     if getattr(library, "with_lines", False):
         flags.debuginfo = flags.dbg_directives_only = True

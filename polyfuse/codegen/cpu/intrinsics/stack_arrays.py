@@ -20,7 +20,8 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.imputils import impl_ret_new_ref
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array, populate_array
+
+from polyfuse.codegen.array_fields import array_of
 
 ALIGNMENT = 64
 """Bytes; a cache line, and the widest vector."""
@@ -84,11 +85,15 @@ def _array(
 ) -> Any:
     """An array in some memory, which `held` owns; nothing does on the stack."""
     element = context.get_data_type(kind.dtype)
-    itemsize = context.get_abi_sizeof(element)
-    strides = [context.get_constant(types.intp, itemsize)]
+    strides = [context.get_constant(types.intp, context.get_abi_sizeof(element))]
     for extent in reversed(extents[1:]):
-        strides.insert(0, builder.mul(strides[0], extent))
-    array = make_array(kind)(context, builder)
+        strides.insert(0, _times(builder, strides[0], extent))
     data = builder.bitcast(memory, element.as_pointer())
-    populate_array(array, data, extents, strides, itemsize, held)
-    return array._getvalue()
+    return array_of(context, builder, kind, data, extents, strides, held)
+
+
+def _times(builder: ir.IRBuilder, one: Any, other: Any) -> Any:
+    """A product, at once where both are known."""
+    if isinstance(one, ir.Constant) and isinstance(other, ir.Constant):
+        return ir.Constant(one.type, one.constant * other.constant)
+    return builder.mul(one, other)

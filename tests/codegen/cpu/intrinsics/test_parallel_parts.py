@@ -16,6 +16,7 @@ import pytest
 import polyfuse as pf
 from polyfuse.codegen.cpu.intrinsics.atomics import load, pause
 from polyfuse.codegen.cpu.intrinsics.parallel_parts import Part, on_cores, run
+from polyfuse.codegen.cpu.intrinsics.stack_arrays import on_heap
 
 
 @Part
@@ -66,7 +67,7 @@ def test_each_layer_of_threads_that_numba_has(layer) -> None:
 def too_much(found, member, members):
     found[member] = 1
     if member == 1:
-        found[member] += np.empty(2**60, np.int8)[0]
+        found[member] += on_heap((2**60,), np.int8)[0]
 
 
 @numba.njit

@@ -20,8 +20,8 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.np.arrayobj import make_array
 
+from polyfuse.codegen.array_fields import ADDRESS, STRIDES, parts_of
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import TileSpecType
 from polyfuse.schedule.microkernel_verb import padded
 
@@ -146,11 +146,10 @@ class Operand:
     """An array argument: where its data starts, its strides in bytes, the address of one of its elements."""
 
     def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
-        array = make_array(kind)(context, builder, value)
         self.context, self.builder = context, builder
-        self.data = builder.ptrtoint(array.data, ir.IntType(64))
+        self.data = builder.ptrtoint(builder.extract_value(value, ADDRESS), ir.IntType(64))
         itemsize = ir.Constant(ir.IntType(64), kind.dtype.bitwidth // 8)
-        self.strides = [*cgutils.unpack_tuple(builder, array.strides, kind.ndim)[:-1], itemsize]
+        self.strides = [*parts_of(builder, value, STRIDES, kind.ndim - 1), itemsize]
 
     def at(self, kind: Any, index: Any) -> Any:
         """The address of an element, as an integer."""

@@ -6,7 +6,7 @@ from llvmlite import ir
 from numba import types
 from numba.core.registry import cpu_target
 
-from polyfuse.codegen.cpu.intrinsics.line_tables import LineTables
+from polyfuse.codegen.cpu.intrinsics.lowering.line_tables import LineTables
 
 
 def test_lines_need_no_variables_and_no_types_of_arguments() -> None:

@@ -11,7 +11,6 @@ from numba.core.compiler_machinery import PassManager
 from numba.core.typed_passes import (
     AnnotateTypes,
     IRLegalization,
-    NativeLowering,
     NoPythonBackend,
     NopythonTypeInference,
     PreLowerStripPhis,
@@ -24,6 +23,8 @@ from numba.core.untyped_passes import (
     TranslateByteCode,
 )
 
+from polyfuse.codegen.cpu.intrinsics.lowering.kernel_lowering import KernelLowering
+
 PASSES = (
     TranslateByteCode,
     FixupArgs,
@@ -34,9 +35,15 @@ PASSES = (
     PreLowerStripPhis,
     IRLegalization,
     AnnotateTypes,
-    NativeLowering,
+    KernelLowering,
     NoPythonBackend,
 )
+
+
+class KernelPasses(PassManager):
+    """A list of passes. numba's own analyses all variables after each; two that need this do so themselves."""
+
+    _ENFORCING = False
 
 
 class KernelCompiler(CompilerBase):
@@ -44,7 +51,7 @@ class KernelCompiler(CompilerBase):
 
     def define_pipelines(self) -> list[PassManager]:
         """Return the one list of passes: a kernel is never compiled in another mode."""
-        passes = PassManager("kernel")
+        passes = KernelPasses("kernel")
         for each in PASSES:
             passes.add_pass(each, each.__name__)
         passes.finalize()

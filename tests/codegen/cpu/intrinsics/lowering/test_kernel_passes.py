@@ -7,16 +7,29 @@ import re
 import pytest
 from numba.core import event
 from numba.core.compiler import Compiler
+from numba.core.compiler_machinery import PassManager
+from numba.core.typed_passes import NativeLowering
 
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.codegen.cpu.intrinsics import parallel_parts
-from polyfuse.codegen.cpu.intrinsics.kernel_passes import PASSES
+from polyfuse.codegen.cpu.intrinsics.lowering.kernel_lowering import KernelLowering
+from polyfuse.codegen.cpu.intrinsics.lowering.kernel_passes import PASSES
 from polyfuse.codegen.program import Program
 from polyfuse.runtime.cpu.native import assembly_text
 
 PARTS = r"\$?\b(?:_ZN|piece|\.?const\.)[\w$.]*|\d{9,}"
 """Names with a number of this process, and addresses."""
+
+
+class EveryPass(Compiler):
+    """numba's compiler, but for how a function is lowered."""
+
+    def define_pipelines(self) -> list[PassManager]:
+        """Return numba's passes, `KernelLowering` among them."""
+        (passes,) = super().define_pipelines()
+        passes.passes = [(KernelLowering if p is NativeLowering else p, why) for p, why in passes.passes]
+        return [passes]
 
 
 @pytest.fixture
@@ -44,5 +57,5 @@ def test_all_of_numbas_passes_make_the_same_machine_code(
         return [re.sub(PARTS, "", assembly_text(code, False)[0]) for code in step.codes]
 
     ours = plain()
-    monkeypatch.setattr(parallel_parts, "KernelCompiler", Compiler)
+    monkeypatch.setattr(parallel_parts, "KernelCompiler", EveryPass)
     assert plain() == ours

@@ -1,0 +1,1 @@
+"""From a kernel to LLVM: the passes of numba that emitted source needs, and shorter code than numba makes."""
