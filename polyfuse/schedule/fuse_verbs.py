@@ -320,7 +320,7 @@ def _derived(
     taken = {loop.name for loop in (*outside, *shared)}
     for loop in loops[len(shared) :]:
         date = _placed_inside(nest, loop, partner, name, guest_last)
-        if date is not None and _is_worth_a_loop(date, fixed) and domain.is_subset(date.domain()):
+        if date is not None and _is_worth_a_loop(domain, date, fixed) and domain.is_subset(date.domain()):
             inner.append(Loop(fresh(loop.name, taken), ((name, date),), Leaf(name)))
             taken.add(inner[-1].name)
     rest: Tree = Leaf(name)
@@ -330,15 +330,24 @@ def _derived(
     return Alignment(tuple({name: date} for date in fixed), rest)
 
 
-def _is_worth_a_loop(date: isl.PwAff, fixed: list[isl.PwAff]) -> bool:
-    """True if a date inside the shared loops is one function and not a tile of an axis that no shared loop tiles."""
+def _is_worth_a_loop(domain: isl.Set, date: isl.PwAff, fixed: list[isl.PwAff]) -> bool:
+    """True if a date inside the shared loops is one function, of an axis that shared loops tile if it is a tile's.
+
+    It tells all dimensions that it depends on: 4k + l does for l < 4. The place k + m that step m of a window reads does
+    not, and in a loop over these places results would come piece by piece.
+    """
     if date.n_piece() != 1 or date.is_cst():
         return False
     ((_, value),) = date.get_pieces()
     dims = [d for d in range(date.dim(IN)) if date.involves_dims(IN, d, 1)]
-    return not value.dim(isl.dim_type.div) or any(
-        other.involves_dims(IN, d, 1) for d in dims for other in fixed
-    )
+    of_tile = bool(value.dim(isl.dim_type.div))
+    if of_tile and not any(other.involves_dims(IN, d, 1) for d in dims for other in fixed):
+        return False
+    if len(dims) == 1:
+        return True
+    together = _together(domain, [*fixed, date])
+    same = (dimension(domain, d) for d in dims)
+    return all(together.is_subset(value.eq_map(value)) for value in same)
 
 
 def _completed(
