@@ -343,3 +343,41 @@ def test_a_date_of_many_cases_inside_the_shared_loops_is_not_looked_for_to_the_e
     with at_most(nest.context.get_ctx(), 120_000):  # 58,600 with a limit for each date, 239,000 without
         joined = tiled.fuse("S", "R", at="l")
     assert "m_in" not in [loop.name for loop in joined.loops("R")]
+
+
+def test_a_window_keeps_its_steps_in_the_tile_that_makes_what_it_reads() -> None:
+    """In a loop over the numbers that it reads its results would come piece by piece."""
+    nest = Nest.of(
+        [
+            Tensor("x", (16,), "float32", "input"),
+            Tensor("w", (2, 2), "float32", "input"),
+            Tensor("t", (16,), "float32", "temporary"),
+            Tensor("y", (3, 3), "float32", "inout"),
+        ],
+        [
+            statement("{ S[p] : 0 <= p < 16 }", "t[p] = 2 * x[p]"),
+            statement(
+                "{ R[k, l, m, n] : 0 <= k < 3 and 0 <= l < 3 and 0 <= m < 2 and 0 <= n < 2 }",
+                "y[k, l] += w[m, n] * t[4 * (k + m) + l + n]",
+            ),
+        ],
+    )
+    joined = Schedule(nest).split("S", "p", 16).fuse("S", "R", at="p")
+    assert [loop.name for loop in joined.loops("R")] == ["p", "k", "l", "m", "n"]
+
+
+def test_what_follows_in_a_tile_keeps_the_loop_over_its_row() -> None:
+    """{ R[k, l] -> [4k + l] } tells both dimensions, so that one loop over a row of 16 serves both statements."""
+    nest = Nest.of(
+        [
+            Tensor("x", (16,), "float32", "input"),
+            Tensor("t", (16,), "float32", "temporary"),
+            Tensor("y", (4, 4), "float32", "output"),
+        ],
+        [
+            statement("{ S[p] : 0 <= p < 16 }", "t[p] = 2 * x[p]"),
+            statement("{ R[k, l] : 0 <= k < 4 and 0 <= l < 4 }", "y[k, l] = t[4 * k + l]"),
+        ],
+    )
+    joined = Schedule(nest).split("S", "p", 16).fuse("S", "R", at="p")
+    assert [loop.name for loop in joined.loops("R")] == ["p", "p_in"]
