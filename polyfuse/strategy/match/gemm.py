@@ -273,6 +273,12 @@ def moves_by_one(access: Access, dims: int) -> bool:
     return True
 
 
+def step_along(access: Access, dim: int, axis: int) -> int:
+    """How far an access moves along an axis with a dimension, where it moves by one rule: x[f, 2q + s] by 2 with q."""
+    ((_, value),) = access.subscripts().get_pw_aff(axis).get_pieces()
+    return int(value.get_coefficient_val(IN, dim).to_python())
+
+
 def _in_tiles(domain: isl.Set, p: Product) -> bool:
     """True if all sums have the same steps; or columns are the same in all, and rows differ along short windows only.
 

@@ -212,6 +212,15 @@ def test_a_window_wider_than_its_image_has_tiles_of_the_one_element_inside() -> 
     assert "tile_mac(" in agrees(nest, machine=SMALL).source
 
 
+def test_rows_that_lie_two_apart_are_packed_in_panels_of_whole_tiles() -> None:
+    """In panels of as many numbers as a tile has rows, a tile of every second pixel would need two of them."""
+    w = np.random.default_rng(1).integers(-3, 4, (16, 16, 1, 1)).astype("float32")
+    halved = nn.conv2d(nn.input("x", (1, 16, 20, 20), "float32"), w, None, stride=2)
+    nest = nn.lower(nn.relu(halved + nn.input("y", (1, 16, 10, 10), "float32")))
+    source = agrees(nest, machine=SMALL).source
+    assert "load_x" in source and "no microkernel" not in source
+
+
 def test_rows_of_pixels_go_by_inside_a_block_of_weights_that_no_cache_holds() -> None:
     """Else all weights come once for each row of pixels."""
     net = agrees(convolution((1, 64, 8, 8), 64, (3, 3), "NCHW", padding=1), machine=SMALL)

@@ -8,6 +8,7 @@ from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.roofline import CACHED
 from polyfuse.strategy.cpu.gemm.blocks import Blocking, Task
 from polyfuse.strategy.cpu.gemm.problem import Question
+from polyfuse.strategy.match.gemm import Factor, step_along
 from polyfuse.strategy.transforms.packing import added, packed, packed_by_cores, packed_once, rows_asked_for
 
 
@@ -19,7 +20,7 @@ def with_panels(
     `block` is the loop over blocks of b, if there are several parts of it, and `rows` the one over tiles of rows.
     """
     p, name = question.product, question.product.statement
-    left, right = (p.left.axes[p.rows], b.rows), (p.right.axes[p.columns], b.columns)
+    left, right = _panel(p.left, p.rows, b.rows), _panel(p.right, p.columns, b.columns)
     before = schedule
     if b.pack_right and task.right.ahead:
         shared = task.right.by_cores or (not task.right.fixed and task.machine.units > 1)
@@ -34,6 +35,15 @@ def with_panels(
         return packed_once(schedule, p.left.name, name, left)
     panel = None if task.left.contiguous else left
     return packed(schedule, p.left.name, name, rows, panel) if b.pack_left else schedule
+
+
+def _panel(factor: Factor, dim: int, size: int) -> tuple[int, int]:
+    """The axis of a factor that a dimension moves along, and the width of a panel there for so many of its values.
+
+    6 pixels of x[m, 2k, 2l] along l take 12 numbers of a row of x.
+    """
+    axis = factor.axes[dim]
+    return axis, size * (1 if factor.computed else abs(step_along(factor.access, dim, axis)))
 
 
 def _comes_in_parts_of_rows(question: Question) -> bool:
