@@ -333,8 +333,8 @@ def _derived(
 def _is_worth_a_loop(domain: isl.Set, date: isl.PwAff, fixed: list[isl.PwAff]) -> bool:
     """True if a date inside the shared loops is one function, of an axis that shared loops tile if it is a tile's.
 
-    It tells all dimensions that it depends on: 4k + l does for l < 4. The place k + m that step m of a window reads does
-    not, and in a loop over these places results would come piece by piece.
+    It tells all dimensions that it depends on: 4k + l does for l < 4. The place k + m that step m of a window reads
+    does not, and in a loop over these places results would come piece by piece.
     """
     if date.n_piece() != 1 or date.is_cst():
         return False
