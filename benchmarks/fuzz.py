@@ -6,6 +6,11 @@
 NumPy or Python computes; it is *refused* when polyfuse says that it does not take it. hypothesis minimises a failure
 where it draws the case itself, for a minute; a program of loops is reduced by `polyfuse.checks.reduce`. A case that
 takes longer than `--limit` is stopped, and a process may die; both count as failed, with the seed that makes it again.
+
+With `--out FILE` the counts are written after each batch, and a later run with the same file adds to them, with seeds
+that no run before had: so do 100,000 random array programs, in nights or in minutes between other work:
+
+    python -m benchmarks.fuzz --only arrays --only "array types" --cases 50000 --minutes 600 --out FILE
 """
 
 from __future__ import annotations
@@ -91,16 +96,15 @@ def main() -> None:
     parser.add_argument(
         "--seed", type=int, default=0, help="the seed of the first batch; each next has one more"
     )
+    parser.add_argument("--cases", type=int, help="start no batch of a kind that has so many cases")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds after which a case is stopped")
     parser.add_argument("--only", choices=sorted(PROPERTIES), action="append", help="a kind; repeatable")
-    parser.add_argument("--out", type=Path, help="write the counts as JSON")
+    parser.add_argument("--out", type=Path, help="JSON file of counts, to which this run's are added")
     given = parser.parse_args()
-    counts = fuzzed(
-        given.only or list(PROPERTIES), given.seed, 60 * given.minutes, given.jobs, given.limit, print
-    )
+    kept = Kept.read(given.out, given.seed)
+    kinds = given.only or list(PROPERTIES)
+    counts = fuzzed(kinds, kept, 60 * given.minutes, given.jobs, given.limit, given.cases, print)
     print(table(counts))
-    if given.out is not None:
-        given.out.write_text(json.dumps({k: vars(c) for k, c in counts.items()}, indent=1) + "\n")
     raise SystemExit(any(count.failures for count in counts.values()))
 
 
@@ -116,6 +120,37 @@ def table(counts: Mapping[str, Count]) -> str:
 
 
 @dataclass
+class Kept:
+    """The counts of all runs with one file, and the seed of the next batch.
+
+    Attributes:
+        path: The file; None keeps the counts in memory alone.
+        seed: One more than the seeds of all batches that were begun.
+        counts: The counts by kind.
+    """
+
+    path: Path | None
+    seed: int
+    counts: dict[str, Count] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: Path | None, seed: int) -> Kept:
+        """What runs before have left in the file; without it no counts, and the first seed as given."""
+        if path is None or not path.exists():
+            return cls(path, seed)
+        told = json.loads(path.read_text())
+        return cls(path, told["next seed"], {kind: Count(**one) for kind, one in told["counts"].items()})
+
+    def add(self, kind: str, count: Count) -> None:
+        """Add a batch's counts, and write the file."""
+        self.counts.setdefault(kind, Count())
+        self.counts[kind] += count
+        if self.path is not None:
+            told = {"next seed": self.seed, "counts": {k: vars(c) for k, c in sorted(self.counts.items())}}
+            self.path.write_text(json.dumps(told, indent=1) + "\n")
+
+
+@dataclass
 class Batch:
     """A process that runs cases of one kind, and what it said last."""
 
@@ -128,30 +163,42 @@ class Batch:
 
 
 def fuzzed(
-    kinds: list[str], seed: int, seconds: float, jobs: int, limit: float, say: Callable[[str], None]
+    kinds: list[str],
+    kept: Kept,
+    seconds: float,
+    jobs: int,
+    limit: float,
+    cases: int | None,
+    say: Callable[[str], None],
 ) -> dict[str, Count]:
-    """Run batches of the kinds in turn until the time is over; the counts by kind."""
-    counts = {kind: Count() for kind in kinds}
-    waiting = ((kind, number) for number in _from(seed) for kind in kinds)
+    """Run batches of the kinds in turn until the time is over, or each has so many cases; the counts by kind."""
+    for kind in kinds:
+        kept.counts.setdefault(kind, Count())
+    waiting = _seeds(kinds, kept, cases)
     running: list[Batch] = []
     start = time.monotonic()
-    while running or time.monotonic() - start < seconds:
-        while len(running) < jobs and time.monotonic() - start < seconds:
-            running.append(_started(*next(waiting)))
+    more = True
+    while running or (more and time.monotonic() - start < seconds):
+        while more and len(running) < jobs and time.monotonic() - start < seconds:
+            following = next(waiting, None)
+            more = following is not None
+            if following is not None:
+                running.append(_started(*following))
         for batch in list(running):
             done = _heard(batch, limit)
             if done is not None:
                 running.remove(batch)
-                counts[batch.kind] += done
+                kept.add(batch.kind, done)
                 for failure in done.failures:
                     say(f"{batch.kind}, seed {batch.seed}: {failure}")
-    return counts
+    return {kind: kept.counts[kind] for kind in kinds}
 
 
-def _from(number: int) -> Iterator[int]:
-    while True:
-        yield number
-        number += 1
+def _seeds(kinds: list[str], kept: Kept, cases: int | None) -> Iterator[tuple[str, int]]:
+    """Each kind that has fewer cases than wanted, with the next seed, again and again."""
+    while wanted := [kind for kind in kinds if cases is None or kept.counts[kind].cases < cases]:
+        number, kept.seed = kept.seed, kept.seed + 1
+        yield from ((kind, number) for kind in wanted)
 
 
 def _started(kind: str, seed: int) -> Batch:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from multiprocessing import Pipe
+from pathlib import Path
 
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from benchmarks import fuzz
-from benchmarks.fuzz import Batch, Count, _heard, batch_of, table
+from benchmarks.fuzz import Batch, Count, Kept, _heard, _seeds, batch_of, table
 
 
 @settings(max_examples=100)
@@ -81,3 +82,18 @@ def test_a_batch_whose_process_dies_or_hangs(closed: bool, said: str) -> None:
 def test_the_table_adds_up() -> None:
     text = table({"loops": Count(5, 3, 1, ["x"]), "types": Count(2, 2)})
     assert text.splitlines()[-1] == "| all | 7 | 5 | 1 | 1 |"
+
+
+def test_a_later_run_adds_to_the_counts_with_new_seeds(tmp_path: Path) -> None:
+    path = tmp_path / "counts.json"
+    first = Kept.read(path, 7)
+    first.counts = {"loops": Count(), "types": Count()}
+    seeds = _seeds(["loops", "types"], first, 20)
+    assert [next(seeds) for _ in range(3)] == [("loops", 7), ("types", 7), ("loops", 8)]
+    first.add("loops", Count(20, 19, 1, ["x"]))
+    second = Kept.read(path, 7)
+    assert second.counts["loops"] == Count(20, 19, 1, ["x"])
+    second.counts["types"] = Count()
+    assert next(_seeds(["loops", "types"], second, 20)) == ("types", 9)
+    second.add("types", Count(20, 20))
+    assert next(_seeds(["loops", "types"], second, 20), None) is None
