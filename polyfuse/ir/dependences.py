@@ -364,10 +364,10 @@ class _EarlierPairs:
     """
 
     def __init__(self, accesses: AccessRelations, order: isl.UnionMap) -> None:
-        writes = accesses.writes
-        self.of_writes = earlier(writes, writes, order)
-        self.to_reads = earlier(writes, accesses.reads, order)
-        self.to_writes = earlier(accesses.reads, writes, order)
+        writes, dates = accesses.writes, DateOrder(order)
+        self.of_writes = dates.earlier(writes, writes)
+        self.to_reads = dates.earlier(writes, accesses.reads)
+        self.to_writes = dates.earlier(accesses.reads, writes)
         self.accumulating = accesses.operators
 
     def unhidden(self, pairs: isl.UnionMap, behind: isl.UnionMap) -> isl.UnionMap:
@@ -379,8 +379,14 @@ class _EarlierPairs:
         it finds A[0] -> C[] although B[] comes between. This is also the faster way, here by a factor of three.
         """
         to_assigns = self.to_writes if pairs is self.to_writes else self.of_writes
-        hidden = meeting(self._assigning(to_assigns, 1), self._assigning(behind, 0))
-        return pairs.subtract(union_map(one.apply_range(other) for one, other in hidden))
+        left = {tuple_names(pair): pair for pair in maps_of(pairs)}
+        for one, other in meeting(self._assigning(to_assigns, 1), self._assigning(behind, 0)):
+            ends = tuple_names(one)[0], tuple_names(other)[1]
+            if ends in left:  # what is hidden already is not asked about again
+                left[ends] = left[ends].subtract(one.apply_range(other))
+                if left[ends].is_empty():
+                    del left[ends]
+        return union_map(left.values())
 
     def _assigning(self, pairs: isl.UnionMap, end: int) -> isl.UnionMap:
         """The pairs whose source (end 0) or sink (end 1) is an assignment."""
@@ -393,41 +399,77 @@ def ending_in(pairs: isl.UnionMap, names: Container[str]) -> isl.UnionMap:
 
 
 def earlier(first: isl.UnionMap, second: isl.UnionMap, order: isl.UnionMap) -> isl.UnionMap:
-    """Pairs (instance of `first`, instance of `second`) that access one element, the first at an earlier date.
+    """Pairs (instance of `first`, instance of `second`) that access one element, the first at an earlier date."""
+    return DateOrder(order).earlier(first, second)
 
-    Where the first dates that differ are numbers, such as places in a sequence, they decide for all instances.
+
+class DateOrder:
+    """The dates of statements, and which instances of one run before those of another, asked once for two statements.
+
+    Where the first dates that differ are numbers, such as places in a sequence, they decide for all instances that
+    agree in the dates before, and no date behind them matters:
+
+        S[i, j] -> [0, i, 0, j],  T[i, j] -> [0, i, 1, j]      S[i, j] is before T[k, l] if i <= k
     """
-    dates = {tuple_names(part)[0]: part for part in maps_of(order)}
-    places = {name: _places(part) for name, part in dates.items()}
-    found = []
-    for one, other in meeting(first, second.reverse()):
-        early, late = tuple_names(one)[0], tuple_names(other)[1]
-        before, after = dates.get(early), dates.get(late)
-        if before is None or after is None:
-            continue
-        decided = _is_before(places[early], places[late])
-        if decided is None:
-            found.append(one.apply_range(other).intersect(before.lex_lt_map(after)))
-        elif decided:
-            same = one.intersect_domain(before.domain()).apply_range(other)
-            found.append(same.intersect_range(after.domain()))
-    return union_map(found)
+
+    def __init__(self, order: isl.UnionMap) -> None:
+        self.dates = {tuple_names(part)[0]: part for part in maps_of(order)}
+        self.places = {name: _places(part) for name, part in self.dates.items()}
+        self._before: dict[tuple[str, str], isl.Map | bool] = {}
+        self._some: dict[tuple[str, tuple[int, ...]], isl.Map] = {}
+
+    def earlier(self, first: isl.UnionMap, second: isl.UnionMap) -> isl.UnionMap:
+        """Pairs (instance of `first`, instance of `second`) that access one element, the first at an earlier date."""
+        found = []
+        for one, other in meeting(first, second.reverse()):
+            early, late = tuple_names(one)[0], tuple_names(other)[1]
+            if early not in self.dates or late not in self.dates:
+                continue
+            before = self.before(early, late)
+            if isinstance(before, isl.Map):
+                found.append(one.apply_range(other).intersect(before))
+            elif before:
+                same = one.intersect_domain(self.dates[early].domain()).apply_range(other)
+                found.append(same.intersect_range(self.dates[late].domain()))
+        return union_map(found)
+
+    def before(self, early: str, late: str) -> isl.Map | bool:
+        """The instances of one statement and those of another that run later: a relation, or True for all of them."""
+        key = early, late
+        if key not in self._before:
+            self._before[key] = self._compared(early, late)
+        return self._before[key]
+
+    def _compared(self, early: str, late: str) -> isl.Map | bool:
+        differ, places = [], zip(self.places[early], self.places[late], strict=True)
+        decided = False
+        for axis, (one, other) in enumerate(places):
+            if one is None or other is None:
+                differ.append(axis)
+            elif one != other:
+                decided = one < other
+                break
+        if not differ:
+            return decided
+        one, other = (self._at(name, tuple(differ)) for name in (early, late))
+        return one.lex_le_map(other) if decided else one.lex_lt_map(other)
+
+    def _at(self, name: str, axes: tuple[int, ...]) -> isl.Map:
+        """Some of a statement's dates: { S[i, j] -> [0, i, 0, j] } at (1, 3) is { S[i, j] -> [i, j] }."""
+        key = name, axes
+        if key not in self._some:
+            some, end = self.dates[name], self.dates[name].dim(OUT)
+            for axis in (*reversed(axes), -1):
+                some = some.project_out(OUT, axis + 1, end - axis - 1)
+                end = axis
+            self._some[key] = some
+        return self._some[key]
 
 
 def _places(dates: isl.Map) -> tuple[int | None, ...]:
     """The dates that are the same number for every instance, from outside; None for others."""
     found = (dates.plain_get_val_if_fixed(OUT, axis) for axis in range(dates.dim(OUT)))
     return tuple(value.to_python() if value.is_int() else None for value in found)
-
-
-def _is_before(early: tuple[int | None, ...], late: tuple[int | None, ...]) -> bool | None:
-    """True or False if numbers say that all instances are earlier, or none is; None if other dates decide."""
-    for one, other in zip(early, late, strict=False):
-        if one is None or other is None:
-            return None
-        if one != other:
-            return one < other
-    return None
 
 
 def among_groups(pairs: isl.UnionMap, operators: Mapping[str, str]) -> isl.UnionMap:

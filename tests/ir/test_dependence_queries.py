@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import islpy as isl
 import pytest
 
@@ -16,7 +18,7 @@ from polyfuse.ir.dependences import (
     merged,
     split,
 )
-from polyfuse.sets import IN
+from polyfuse.sets import IN, OUT
 
 
 def three() -> Nest:
@@ -119,17 +121,20 @@ def test_places_in_a_sequence_decide_without_the_dates_of_loops(monkeypatch: pyt
     )
     order = isl.UnionMap("{ S[i] -> [0, i, 0] : i < 4; U[i] -> [0, i, 1]; T[i] -> [1, -i, 0] : i > 1 }")
     asked: list[str] = []
-    compared = isl.Map.lex_lt_map
+    for name, sign in (("lex_lt_map", "<"), ("lex_le_map", "<=")):
+        compared = getattr(isl.Map, name)
 
-    def counted(before: isl.Map, after: isl.Map) -> isl.Map:
-        asked.append(f"{before.get_tuple_name(IN)}{after.get_tuple_name(IN)}")
-        return compared(before, after)
+        def counted(before: isl.Map, after: isl.Map, compared: Any = compared, sign: str = sign) -> isl.Map:
+            asked.append(
+                f"{before.get_tuple_name(IN)} {sign} {after.get_tuple_name(IN)} by {before.dim(OUT)}"
+            )
+            return compared(before, after)
 
-    monkeypatch.setattr(isl.Map, "lex_lt_map", counted)
+        monkeypatch.setattr(isl.Map, name, counted)
     found = earlier(writes, writes, order)
     expected = "{ S[i] -> U[i] : 0 <= i < 4; S[i] -> T[i] : 1 < i < 4; U[i] -> T[i] : 1 < i < 6 }"
     assert found.is_equal(isl.UnionMap(expected))
-    assert sorted(asked) == ["SS", "SU", "TT", "US", "UU"]
+    assert sorted(asked) == ["S < S by 1", "S <= U by 1", "T < T by 1", "U < S by 1", "U < U by 1"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ else, so that nobody sees the sums in between. Two products in one sum are two p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import islpy as isl
@@ -60,6 +61,16 @@ def terms(nest: Nest, statement: str) -> Terms:
         IllegalRewrite: if `why_not_terms` returns a reason.
     """
     check_legal(why_not_terms(nest, statement))
+    s, made = nest.statement(statement), one_for_each_term(nest, statement)
+    every = tuple(y for x in nest.statements for y in (made if x is s else (x,)))
+    order = _behind(nest.order, statement, made[1:])
+    result = nest.rewritten(nest.tensors, every, order, frozenset(s.tensors))
+    result.check(frozenset(s.tensors))
+    return Terms(result, tuple(x.name for x in made))
+
+
+def one_for_each_term(nest: Nest, statement: str) -> tuple[Statement, ...]:
+    """Return the statements that `terms` makes of one; the first has its name."""
     s = nest.statement(statement)
     taken = {x.name for x in nest.statements}
     first, *others = terms_of(s.body)
@@ -68,11 +79,7 @@ def terms(nest: Nest, statement: str) -> Terms:
         name = fresh(f"{statement}_{number}", taken)
         taken.add(name)
         made.append(_called(with_body(s, s.reads, term), name))
-    every = tuple(y for x in nest.statements for y in (made if x is s else (x,)))
-    order = _behind(nest.order, statement, made[1:])
-    result = nest.rewritten(nest.tensors, every, order, frozenset(s.tensors))
-    result.check(frozenset(s.tensors))
-    return Terms(result, tuple(x.name for x in made))
+    return tuple(made)
 
 
 @proving("the question why_not_terms")
@@ -118,7 +125,7 @@ def _called(s: Statement, name: str) -> Statement:
     return replace(s, name=name, domain=s.domain.set_tuple_name(name), write=write, reads=tuple(reads))
 
 
-def _behind(tree: Tree, statement: str, others: list[Statement]) -> Tree:
+def _behind(tree: Tree, statement: str, others: Sequence[Statement]) -> Tree:
     """The tree with others behind the outermost loop that holds a statement alone, in loops like that."""
     if tree.names == (statement,):
         return sequence((tree, *(_like(tree, other) for other in others)))

@@ -21,7 +21,7 @@ from polyfuse.errors import IllegalRewrite, ValidationFailure
 from polyfuse.errors.proving import proving
 from polyfuse.errors.refusals import Refusal
 from polyfuse.ir import Access, Instance, Nest, Statement, Tensor
-from polyfuse.ir.dependences import relation_of
+from polyfuse.ir.dependences import earlier, relation_of
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.nest import own_loops
 from polyfuse.ir.scalar import read
@@ -138,8 +138,7 @@ def _exposed(nest: Nest, tensor: str) -> tuple[str, dict[str, int], tuple[int, .
         for access in used:
             reads = relation_of([(s, access)]).intersect_params(nest.context)
             assert dates is not None, "an array that is used has writers"
-            before = reads.apply_range(assigned.reverse()).intersect(dates.lex_gt_union_map(dates))
-            for left in sets_of(reads.domain().subtract(before.domain())):
+            for left in sets_of(reads.domain().subtract(earlier(assigned, reads, dates).range())):
                 found = point_of(left)
                 if found is not None:
                     return s.name, *found

@@ -98,6 +98,7 @@ class Counts:
         self._slices: dict[tuple[str, int, int], tuple[isl.PwAff, float]] = {}
         self._boxes: dict[tuple[object, ...], tuple[tuple[isl.PwAff, ...], Box | None]] = {}
         self._carried: dict[tuple[int, int, int], tuple[object, bool]] = {}
+        self._parallel: dict[tuple[int, ...], tuple[object, bool]] = {}
         self._profiles: dict[tuple[str, int], tuple[isl.PwAff, tuple[float, ...]]] = {}
         self._filled: dict[int, tuple[isl.Set, float]] = {}
         self._rows: dict[str, tuple[int, int]] = {}
@@ -266,7 +267,12 @@ class Counts:
 
     def parallel(self, loop: Loop) -> bool:
         """True if no dependence among the statements below lies between two values of the loop."""
-        return not any(self.carries(loop, pair) for pair in self.among(loop))
+        key = tuple(id(date) for _, date in loop.dates)
+        if (
+            key not in self._parallel
+        ):  # the dates say which statements are below, and are kept beside their identities
+            self._parallel[key] = loop.dates, not any(self.carries(loop, pair) for pair in self.among(loop))
+        return self._parallel[key][1]
 
     def among(self, tree: Tree) -> tuple[Pairs, ...]:
         """The dependences among the statements of a tree."""

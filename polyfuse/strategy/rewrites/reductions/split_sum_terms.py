@@ -6,11 +6,12 @@ A tile of sums takes one product at a time. The sums then come and go once more 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
-from polyfuse.ir import Nest
+from polyfuse.ir import Nest, Statement
 from polyfuse.machine import Machine
-from polyfuse.rewrite.reductions.split_sum_terms import Terms, terms, why_not_terms
+from polyfuse.rewrite.reductions.split_sum_terms import Terms, one_for_each_term, terms, why_not_terms
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.match.gemm import products_of
 from polyfuse.strategy.remarks import Remark
@@ -25,11 +26,9 @@ def with_terms_apart(
     """The nest with the terms of sums apart that all are products, if that is cheaper; and a sentence on each."""
     said: list[Remark] = []
     for name in [s.name for s in nest.statements] if machine.kind == "cpu" else ():
-        if why_not_terms(nest, name) is not None:
+        if why_not_terms(nest, name) is not None or not _are_products(nest, one_for_each_term(nest, name)):
             continue
         done = terms(nest, name)
-        if not all(products_of(done.nest, each) for each in done.statements):
-            continue
         taken, remark = taken_if_cheaper(
             PASS,
             name,
@@ -43,6 +42,12 @@ def with_terms_apart(
         if taken:
             nest = done.nest
     return nest, tuple(said)
+
+
+def _are_products(nest: Nest, terms: tuple[Statement, ...]) -> bool:
+    """True if all of some terms are products: asked before the nest with them apart, whose dependences cost more."""
+    alone = replace(nest, statements=terms)
+    return all(products_of(alone, each.name) for each in terms)
 
 
 def _prices(nest: Nest, done: Terms, name: str, machine: Machine) -> tuple[float, float]:
