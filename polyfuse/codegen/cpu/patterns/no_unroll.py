@@ -41,6 +41,14 @@ So it stays where a loop behind it reads the row again to store one. Layer norm 
 and 1.2 so, of 64 x 1024 in L1 12.7 µs and 8.9, x * mean(x * x) of 8192 x 512 1.6 ms and 1.1; a variance alone, where
 none is stored, 0.36 ms and 0.47 (one core of a Zen 4)."""
 
+AGAIN = 128
+"""Numbers in a row from which on that is so. Written out, the row's four sums in registers become one chain, as they
+may be added up in any order: of 64 rows RMS norm took, in µs, of 128 numbers 1.5 and 1.1 so, of 256 4.5 and 2.5, of
+333 6.1 and 4.0, of 500 9.0 and 5.7, layer norm of 128 3.5 and 2.7, of 448 12.0 and 8.6 (one core of a Zen 3).
+
+Where passes do not divide the row, any loop behind that reads it again is enough: variances of 200 numbers took 3.2
+and 2.7, of 333 5.9 and 3.9, of 128, 256 and 448 the same. A sum alone of 160 or 333 took 1.2 to 1.3 times as long."""
+
 FEW, REGISTER = 32, 8
 """Numbers of a row from which on vectors pay; half as many where they are whole registers. Others are not clear: of
 3276 rows of 20, sums of products took 45 µs as chains and 15 in vectors, layer norm 62 and 114; of 8192 rows of 8, sums
@@ -66,9 +74,10 @@ def not_written_out(row: For, behind: Sequence[Node] = ()) -> For:
         case For(low=ast.Constant(value=int(low)), high=ast.Constant(value=int(high)), ahead=(), streams=()):
             count = high - low
             short = _in_vectors(count) and count * _instructions(row) < WRITTEN_OUT
-            if short or (count >= LONG and count % PASS):
+            again = count >= AGAIN and _goes_again(row, behind)
+            if short or (count % PASS and (again or count >= LONG)):
                 return replace(row, high=ast.Call(ast.Name(OPAQUE), [row.high], []))
-            if count >= LONG and low == 0 and _goes_again(row, behind):
+            if again and low == 0 and _goes_again(row, _storing_rows(behind)):
                 passes = ast.Call(ast.Name(OPAQUE), [ast.Constant(count // PASS)], [])
                 return replace(row, high=ast.BinOp(ast.Constant(PASS), ast.Mult(), passes))
     return row
@@ -123,11 +132,16 @@ def _moves(subscripts: Sequence[ast.expr], loop: For) -> bool:
 
 
 def _goes_again(row: For, behind: Sequence[Node]) -> bool:
-    """True if a row of which nothing but sums is kept is read again by a loop that stores one."""
-    if _stores_a_row(row):
-        return False
-    rows = (part for part in behind if isinstance(part, For) and _stores_a_row(part))
-    return any(not _read_along(row).isdisjoint(_read_along(part)) for part in rows)
+    """True if a row of which nothing but sums is kept is read again by a loop behind."""
+    loops = (part for part in behind if isinstance(part, For))
+    return not _stores_a_row(row) and any(
+        not _read_along(row).isdisjoint(_read_along(part)) for part in loops
+    )
+
+
+def _storing_rows(behind: Sequence[Node]) -> tuple[For, ...]:
+    """The loops that store a row."""
+    return tuple(part for part in behind if isinstance(part, For) and _stores_a_row(part))
 
 
 def _stores_a_row(loop: For) -> bool:

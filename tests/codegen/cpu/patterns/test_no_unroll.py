@@ -25,12 +25,12 @@ def test_a_sum_stays_a_loop_where_it_would_be_a_chain_or_go_in_another_order(col
 @pytest.mark.parametrize(("columns", "end"), [(32, "opaque(32)"), (56, "opaque(56)"), (64, "64")])
 def test_the_more_arithmetic_the_fewer_numbers_are_written_out(columns: int, end: str) -> None:
     x, z = nn.input("x", (3, columns)), nn.input("z", (3, columns))
-    net = pf.compile(nn.lower(nn.sum(x * z, 1)), target="cpu")
+    net = pf.compile(nn.lower(nn.sum(x * z, 1)), target="cpu", machine="zen5")
     assert f"in range(0, {end}):" in net.source
 
 
 def test_functions_are_too_long_to_be_written_out() -> None:
-    net = pf.compile(nn.lower(nn.sum(nn.exp(nn.input("x", (3, 32))), 1)), target="cpu")
+    net = pf.compile(nn.lower(nn.sum(nn.exp(nn.input("x", (3, 32))), 1)), target="cpu", machine="zen5")
     assert "opaque" not in net.source
 
 
@@ -41,6 +41,24 @@ def test_a_row_that_is_stored_after_its_sums_is_not_held_in_registers_until_then
     x = np.random.default_rng(0).standard_normal((5, 1024), np.float32)
     norm = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
     np.testing.assert_allclose(net(x), norm, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("columns", "end"), [(100, "100"), (128, "64 * opaque(2)"), (333, "opaque(333)")])
+def test_a_shorter_row_that_is_stored_after_its_sum_is_no_chain(columns: int, end: str) -> None:
+    net = pf.compile(nn.lower(nn.rms_norm(nn.input("x", (3, columns)), columns)), target="cpu")
+    assert f"in range(0, {end}):" in net.source
+    x = np.random.default_rng(0).standard_normal((3, columns)).astype(np.float32)
+    np.testing.assert_allclose(net(x), x / np.sqrt((x * x).mean(1, keepdims=True) + 1e-5), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("columns", "end"), [(256, "256"), (333, "opaque(333)")])
+def test_a_row_that_is_read_again_for_another_sum_is_no_chain_where_it_has_a_part_of_a_pass(
+    columns: int, end: str
+) -> None:
+    net = pf.compile(nn.lower(nn.var(nn.input("x", (3, columns)), 1)), target="cpu")
+    assert net.source.count(f"in range(0, {end}):") >= 1
+    x = np.random.default_rng(0).standard_normal((3, columns)).astype(np.float32)
+    np.testing.assert_allclose(net(x), x.var(1), rtol=1e-5)
 
 
 def test_what_stores_a_row_itself_is_written_out_as_ever() -> None:
