@@ -274,9 +274,9 @@ def moves_by_one(access: Access, dims: int) -> bool:
 
 
 def step_along(access: Access, dim: int, axis: int) -> int:
-    """How far an access moves along an axis with a dimension, where it moves by one rule: x[f, 2q + s] by 2 with q."""
-    ((_, value),) = access.subscripts().get_pw_aff(axis).get_pieces()
-    return int(value.get_coefficient_val(IN, dim).to_python())
+    """Return how far an access moves along an axis, at most, as a dimension goes on by one: x[f, 2q + s] by 2 with q."""
+    pieces = access.subscripts().get_pw_aff(axis).get_pieces()
+    return max(abs(int(value.get_coefficient_val(IN, dim).to_python())) for _, value in pieces)
 
 
 def _in_tiles(domain: isl.Set, p: Product) -> bool:

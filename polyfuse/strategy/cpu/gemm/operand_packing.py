@@ -43,7 +43,7 @@ def _panel(factor: Factor, dim: int, size: int) -> tuple[int, int]:
     6 pixels of x[m, 2k, 2l] along l take 12 numbers of a row of x.
     """
     axis = factor.axes[dim]
-    return axis, size * (1 if factor.computed else abs(step_along(factor.access, dim, axis)))
+    return axis, size * (1 if factor.computed else step_along(factor.access, dim, axis))
 
 
 def _comes_in_parts_of_rows(question: Question) -> bool:
