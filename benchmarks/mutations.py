@@ -158,7 +158,18 @@ FAULTS = (
         ("analysis", "schedule/promote"),
     ),
     # -- dependences
-    Fault("ir/dependences.py", "before.lex_lt_map(after)", "before.lex_le_map(after)", DEPENDENCES),
+    Fault(
+        "ir/dependences.py",
+        "one.lex_le_map(other) if decided else one.lex_lt_map(other)",
+        "one.lex_le_map(other)",
+        DEPENDENCES,
+    ),
+    Fault(
+        "ir/dependences.py",
+        "one.lex_le_map(other) if decided else one.lex_lt_map(other)",
+        "one.lex_lt_map(other)",
+        DEPENDENCES,
+    ),
     Fault(
         "ir/dependences.py",
         "meeting(self._assigning(to_assigns, 1), self._assigning(behind, 0))",
@@ -230,8 +241,8 @@ FAULTS = (
     ),
     Fault(
         "rewrite/storage/privatize_scratch.py",
-        "dates.lex_gt_union_map(dates)",
-        "dates.lex_ge_union_map(dates)",
+        "earlier(assigned, reads, dates).range()",
+        "earlier(reads, assigned, dates).domain()",
         ("rewrite/storage",),
     ),
     Fault(

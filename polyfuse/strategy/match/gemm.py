@@ -274,7 +274,7 @@ def moves_by_one(access: Access, dims: int) -> bool:
 
 
 def step_along(access: Access, dim: int, axis: int) -> int:
-    """Return how far an access moves along an axis, at most, as a dimension goes on by one: x[f, 2q + s] by 2 with q."""
+    """Return how far an access moves along an axis, at most, with one step of a dimension: x[f, 2q + s] by 2 with q."""
     pieces = access.subscripts().get_pw_aff(axis).get_pieces()
     return max(abs(int(value.get_coefficient_val(IN, dim).to_python())) for _, value in pieces)
 
