@@ -343,11 +343,12 @@ def no_fewer_pairs(accesses: AccessRelations, order: isl.UnionMap) -> Dependence
         _without_divisors, (accesses.reads, accesses.assigns, accesses.accumulates)
     )
     writes = assigns.union(accumulates)
-    own = among_groups(earlier(accumulates, accumulates, order), accesses.operators)
-    overwritten = earlier(writes, writes, order).subtract(own)
-    gathered = earlier(writes, accumulates, order).subtract(own)
-    flow = earlier(writes, reads, order).union(gathered)
-    kinds = zip(KINDS, (flow, earlier(reads, writes, order), overwritten, own), strict=True)
+    dates = DateOrder(order)
+    own = among_groups(dates.earlier(accumulates, accumulates), accesses.operators)
+    overwritten = dates.earlier(writes, writes).subtract(own)
+    gathered = dates.earlier(writes, accumulates).subtract(own)
+    flow = dates.earlier(writes, reads).union(gathered)
+    kinds = zip(KINDS, (flow, dates.earlier(reads, writes), overwritten, own), strict=True)
     return Dependences(tuple(split(kind, relation) for kind, union in kinds for relation in maps_of(union)))
 
 

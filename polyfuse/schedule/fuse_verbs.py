@@ -346,8 +346,8 @@ def _is_worth_a_loop(domain: isl.Set, date: isl.PwAff, fixed: list[isl.PwAff]) -
     if len(dims) == 1:
         return True
     together = _together(domain, [*fixed, date])
-    same = (dimension(domain, d) for d in dims)
-    return all(together.is_subset(value.eq_map(value)) for value in same)
+    told = (dimension(domain, d) for d in dims)
+    return all(together.is_subset(each.eq_map(each)) for each in told)
 
 
 def _completed(

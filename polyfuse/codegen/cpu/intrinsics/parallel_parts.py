@@ -48,7 +48,7 @@ FASTMATH = {"contract"}
 """a * b + c may become one fused multiply-add; nothing else about a body's arithmetic may change."""
 
 OWNED = frozenset(("on_heap", "turns_of", "team_of"))
-"""What makes arrays that a function has to let go: in all others no array is counted."""
+"""The intrinsics that make arrays which a function lets go at its end. Without them a function counts no arrays."""
 
 
 def lowered(function: Callable[..., None], arguments: tuple[types.Type, ...], library: Any) -> Any:

@@ -222,7 +222,7 @@ def _only_indices(blocks: Iterable[Any], kinds: Mapping[str, Any]) -> frozenset[
                 found.add(name)
                 copies.append((name, given.name))
                 continue
-            if isinstance(given, ir.Expr) and given.op == "build_tuple":
+            if isinstance(given, ir.Expr) and given.op == "build_tuple" and _are_integers(kinds[name]):
                 found.add(name)
         if isinstance(given, ir.Expr | ir.Stmt) and not isinstance(given, ir.Del):
             index = _index_of(given, kinds)
@@ -254,4 +254,8 @@ def _is_element(array: Any, index: Any) -> bool:
     if not isinstance(array, types.Array) or array.layout != "C":
         return False
     kinds = tuple(index) if isinstance(index, BaseTuple) else (index,)
-    return len(kinds) == array.ndim and all(isinstance(kind, types.Integer) for kind in kinds)
+    return len(kinds) == array.ndim and _are_integers(kinds)
+
+
+def _are_integers(kinds: Iterable[Any]) -> bool:
+    return all(isinstance(kind, types.Integer) for kind in kinds)
