@@ -268,7 +268,8 @@ class Counts:
     def parallel(self, loop: Loop) -> bool:
         """True if no dependence among the statements below lies between two values of the loop."""
         key = tuple(id(date) for _, date in loop.dates)
-        if key not in self._parallel:  # the dates say which statements are below, and are kept for their identities
+        if key not in self._parallel:
+            # dates say which statements are below; they are kept, so that no others get their identities
             self._parallel[key] = loop.dates, not any(self.carries(loop, pair) for pair in self.among(loop))
         return self._parallel[key][1]
 
