@@ -315,7 +315,7 @@ class Counts:
     def _merged_row(self, name: str) -> tuple[int, bool]:
         s, first = self.nest.statement(name), self.rows(name)[0]
         dims = [d for d in range(self.domains[name].dim(SET)) if self.box_of(name, (d,)) > 1]
-        moved = {d: [self._elements_between(access, d) for access in s.accesses] for d in dims}
+        moved = {d: [self.elements_between(access, d) for access in s.accesses] for d in dims}
         length = 1
         row = next((d for d in dims if set(moved[d]) <= {0, 1} and self.box_of(name, (d,)) == first), None)
         if row is None:
@@ -330,7 +330,7 @@ class Counts:
             row = next((d for d in dims if moved[d] == wanted), None)
         return length, one_sum
 
-    def _elements_between(self, access: Access, dim: int) -> int:
+    def elements_between(self, access: Access, dim: int) -> int:
         """The elements in memory between what an access touches at neighbouring values of a dimension."""
         subscripts, between, apart = access.subscripts(), 0, 1
         for d in reversed(range(subscripts.dim(OUT))):

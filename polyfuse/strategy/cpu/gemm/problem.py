@@ -38,7 +38,7 @@ class Question:
 
     `held` are the bytes that go by before it reads the same numbers again: a call's, or those of a step of these loops.
     `made` are the tensors that other statements of its part of the kernel write, `kernel` the names of the whole one.
-    `choose` decides.
+    `choose` decides. Cores do not share out dimensions of which a tile has all values `together`.
     """
 
     schedule: Schedule
@@ -50,6 +50,7 @@ class Question:
     made: frozenset[str]
     choose: Choose
     kernel: tuple[str, ...]
+    together: frozenset[int] = frozenset()
 
     @cached_property
     def _fixed(self) -> frozenset[str]:
@@ -82,7 +83,7 @@ class Question:
         whole = self._sized(sizes), self.counts.filled(p.statement), None
         if units == 1:
             return whole
-        shared = next((d for d in p.others if sizes[d] >= units), None)
+        shared = next((d for d in p.others if d not in self.together and sizes[d] >= units), None)
         if shared in self.alike() and len(self._profile(loops[shared])) == 1:
             part = ceil(sizes[shared] / units)
             count = ceil(sizes[shared] / part)

@@ -15,6 +15,7 @@ from polyfuse import nn
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.machine import KiB, Machine, MiB, cpu
 from polyfuse.strategy import plan_for
+from polyfuse.strategy.transforms.band_verbs import common_loops
 from tests.support.emitted import in_one_line
 from tests.support.examples import examples
 
@@ -367,3 +368,41 @@ def test_a_weight_that_is_an_input_is_read_as_it_lies() -> None:
     arrays = {t.name: rng.integers(-4, 5, t.shape).astype(np.float32) for t in nest.inputs}
     expected = np.maximum(arrays["x"] @ arrays["w"].T + arrays["b"], 0)
     np.testing.assert_array_equal(net(**arrays), expected)
+
+
+def update_of_filters() -> Nest:
+    """The gradient of filters, added to their momentum, whose lines have the window's places innermost."""
+    box = "0 <= n < 3 and 0 <= p < 3 and 0 <= c < 32 and 0 <= f < 40"
+    steps = "0 <= i < 4 and 0 <= k < 3 and 0 <= l < 3"
+    tensors = [
+        Tensor("g", (4, 40, 3, 3), "float32", "input"),
+        Tensor("x", (4, 32, 5, 5), "float32", "input"),
+        Tensor("m", (40, 32, 3, 3), "float32", "input"),
+        Tensor("s", (3, 3, 32, 40), "float32", "temporary"),
+        Tensor("out", (40, 32, 3, 3), "float32", "output"),
+    ]
+    statements = [
+        statement(f"{{ zero[f, c, n, p] : {box} }}", "s[n, p, c, f] = 0.0"),
+        statement(
+            f"{{ mac[f, c, n, p, i, k, l] : {box} and {steps} }}",
+            "s[n, p, c, f] += g[i, f, k, l] * x[i, c, k + n, l + p]",
+        ),
+        statement(f"{{ add[f, c, n, p] : {box} }}", "out[f, c, n, p] = 2.0 * m[f, c, n, p] + s[n, p, c, f]"),
+    ]
+    return Nest.of(tensors, statements)
+
+
+@pytest.mark.parametrize(
+    ("machine", "inside"),
+    [
+        (cpu("small caches", 1, 32, (16 * KiB, 32 * KiB, 64 * KiB), 3.0e9), True),
+        (replace(cpu("two cores", 2, 32, (16 * KiB, 32 * KiB, 64 * KiB), 3.0e9), region_seconds=0.0), True),
+        (cpu("large caches", 1, 32, (32 * KiB, MiB, 8 * MiB), 3.0e9), False),
+    ],
+)
+def test_a_tile_has_all_places_of_a_line_that_caches_do_not_hold(machine: Machine, inside: bool) -> None:
+    """for n: for p: { tile; m[f, c, n, p] }   ->   { for n: for p: tile; m[f, c, n, p] }"""
+    schedule = agrees(update_of_filters(), machine).schedule
+    common = [loop.name for loop in common_loops(schedule, ("mac", "add"))]
+    assert "c" in common
+    assert ("n" in common, "p" in common) == (not inside, not inside)
