@@ -48,7 +48,13 @@ from polyfuse.codegen.cpu.intrinsics.streaming_stores import line_of, past_line,
 from polyfuse.codegen.cpu.intrinsics.transpose_tile import load_transposed, store_transposed, tile_like
 from polyfuse.codegen.cpu.intrinsics.vector_row import VectorRow
 from polyfuse.codegen.cpu.intrinsics.vector_width import whole_registers
-from polyfuse.codegen.cpu.intrinsics.worksharing import first_share, next_share, share_from, team_of
+from polyfuse.codegen.cpu.intrinsics.worksharing import (
+    first_share,
+    next_share,
+    share_from,
+    team_of,
+    within,
+)
 from polyfuse.codegen.looptree.collapse_axes import joined
 from polyfuse.codegen.vector_math.vector_functions import (
     vector_ceil,
@@ -133,4 +139,5 @@ __all__ = [
     "vector_sin",
     "vector_tanh",
     "whole_registers",
+    "within",
 ]

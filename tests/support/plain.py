@@ -102,6 +102,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "first_share": lambda team, phase, member: first_share(rng, team, phase, member),
         "next_share": lambda team, phase, share: next_share(rng, team, phase, share),
         "share_from": share_from,
+        "within": within,
         "float64": float,
         "float32": np.float32,
     }
@@ -165,6 +166,12 @@ def first_share(rng: random.Random, team: Team, phase: int, member: int) -> int:
         return another_share(rng, team, phase)
     begun[member] += 1
     return member
+
+
+def within(value: int, first: int, end: int) -> int:
+    """A value of which machine code assumes this range."""
+    assert first <= value < end
+    return value
 
 
 def next_share(rng: random.Random, team: Team, phase: int, share: int) -> int:

@@ -59,6 +59,7 @@ from polyfuse.codegen.looptree.nodes import (
     apart_from_buffers,
     below,
     block,
+    nodes_in,
     variables,
 )
 from polyfuse.ir.fresh_names import fresh
@@ -182,10 +183,12 @@ class InRegions(Emitter):
         core, value = f"{node.variable}_core", None
         if node.step == 1:
             match node.low, node.high:
+                case ast.Constant(value=int(least)), _ if least >= 0 and _is_innermost(node):
+                    value = f"within({core}, {', '.join(_bounds(node))})"
                 case ast.Constant(value=int(least)), ast.Constant(value=int(stop)) if least >= 0:
-                    value = _within(core, least, stop)
+                    value = _clamped(core, least, stop)
                 case ast.Constant(value=int(least)), _ if least >= 0:
-                    value = _within(core, least, None)
+                    value = _clamped(core, least, None)
         else:  # the shares are of how many values there are
             value = f"{operand(node.low)} + {node.step} * {core}"
         body = self.lines(node.body)
@@ -304,6 +307,15 @@ def _tuple(values: Iterable[str]) -> str:
     return f"({every[0]},)" if len(every) == 1 else f"({', '.join(every)})"
 
 
+def _is_innermost(node: For) -> bool:
+    """True if a loop contains no other: LLVM may put its own values on vector lanes.
+
+    Its variable must be a plain count then. Elements whose place is clamped lie anywhere, for LLVM, and are gathered
+    and scattered one by one; `within` states the range and leaves the value alone.
+    """
+    return not any(isinstance(inner, For) for inner in nodes_in(node.body))
+
+
 def _bounds(node: For) -> tuple[str, str]:
     """The range of a loop over cores: its values, or the number of its steps."""
     low, high = operand(node.low), operand(node.high)
@@ -354,10 +366,10 @@ def _passed(node: ast.AST) -> Iterator[ast.Name]:
             yield from (value for value in values if isinstance(value, ast.Name))
 
 
-def _within(value: str, first: int, end: int | None) -> str:
-    """A value that is first <= value < end, written so that LLVM sees it.
+def _clamped(value: str, first: int, end: int | None) -> str:
+    """A value that is first <= value < end, written so that LLVM sees it, for a loop that contains others.
 
-    >>> _within("i_core", 0, None), _within("i_core", 0, 4)
+    >>> _clamped("i_core", 0, None), _clamped("i_core", 0, 4)
     ('max(i_core, 0)', 'min(max(i_core, 0), 3)')
 
     Else numba's wrap-around of negative indices, or of 512 * i + j beyond 64 bits, keeps it from vectorizing: columns

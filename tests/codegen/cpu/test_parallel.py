@@ -3,8 +3,11 @@
 # ruff: noqa: F821  (sizes are names in annotations)
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from platform import machine
 
 import numba
 import numpy as np
@@ -17,6 +20,7 @@ from polyfuse.codegen.generate import _renamed
 from polyfuse.codegen.program import Code
 from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import Machine
+from polyfuse.runtime.cpu import native
 from polyfuse.strategy import plan_for
 
 
@@ -130,3 +134,51 @@ def test_a_second_kernel_of_a_name_renames_its_parts_and_nothing_else() -> None:
         "@Part\ndef exp_2_part(x):\n    x[0] = math.exp(x[0])\n\n\n"
         "def exp_2(x):\n    run(exp_2_part, (x,))\n    on_cores(exp_2_cores_2, 3, (x,))\n"
     )
+
+
+@pf.nest
+def ratios(x: f64[N], y: f64[N]):
+    for i in range(N):
+        y[i] = np.floor(2.0 * x[N - 1 - i]) / (x[i] + 1.0)
+
+
+@pf.nest
+def ratios_of_many(x: f64[4000], y: f64[4000]):
+    for i in range(4000):
+        y[i] = np.floor(2.0 * x[3999 - i]) / (x[i] + 1.0)
+
+
+@pf.nest
+def doubled(x: f64[40, 8], y: f64[40, 8]):
+    for i in range(40):
+        for j in range(8):
+            y[i, j] = 2.0 * x[i, j]
+
+
+def over_cores(nest: pf.Nest) -> pf.Executable:
+    return pf.compile(nest, schedule=pf.Schedule(nest).bind("S0", i="cores"), target="cpu")
+
+
+@pytest.fixture
+def zen4(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Machine code for a Zen 4, whatever this computer has; it is not run."""
+    monkeypatch.setattr(numba.config, "CPU_NAME", "znver4")
+    monkeypatch.setattr(numba.config, "CPU_FEATURES", "")
+    native._codegen.cache_clear()
+    yield
+    native._codegen.cache_clear()
+
+
+@pytest.mark.skipif(machine() not in ("x86_64", "AMD64"), reason="code for a Zen 4")
+@pytest.mark.parametrize("nest", [ratios, ratios_of_many])
+def test_a_loop_over_cores_without_loops_inside_loads_and_stores_whole_vectors(zen4, nest) -> None:
+    (code,) = over_cores(nest).program.codes
+    text, _ = native.assembly_text(code, with_lines=False)
+    assert re.search(r"vdivpd.*[xyz]mm", text)
+    assert not re.search(r"gather|scatter", text)
+
+
+def test_the_range_of_a_share_is_stated_for_the_innermost_loop_and_forced_for_others() -> None:
+    assert "i = within(i_core, 0, N)" in over_cores(ratios).source
+    assert "i = within(i_core, 0, 4000)" in over_cores(ratios_of_many).source
+    assert "i = min(max(i_core, 0), 39)" in over_cores(doubled).source

@@ -23,11 +23,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic, register_jitable
 
 from polyfuse.codegen.cpu.intrinsics.atomics import WORDS, load, pause, replaced, store
 
-SHARED_OUT = ("team_of", "first_share", "next_share", "share_from")
+SHARED_OUT = ("team_of", "first_share", "next_share", "share_from", "within")
 
 PATIENCE = 256
 """How many times a core checks for the others before it takes a share of theirs: 6.6 µs of a Zen 4 core."""
@@ -43,6 +45,19 @@ def team_of(members: int) -> Any:
 def share_from(low: int, high: int, members: int, share: int) -> int:
     """The first value of a share of a loop: the shares of `low` … `high - 1` differ by one value at most."""
     return low - (-share * max(0, high - low)) // members
+
+
+@intrinsic
+def within(typingctx: Any, value: Any, first: Any, end: Any) -> Any:
+    """The value, of which LLVM may assume that it is at least `first` and less than `end`."""
+
+    def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        number, least, most = args
+        builder.assume(builder.icmp_signed(">=", number, least))
+        builder.assume(builder.icmp_signed("<", number, most))
+        return number
+
+    return types.int64(types.int64, types.int64, types.int64), code
 
 
 @register_jitable
