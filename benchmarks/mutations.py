@@ -210,6 +210,18 @@ FAULTS = (
     # -- conditions of rewrites
     Fault("rewrite/inline.py", "if len(types) > 1:", "if len(types) > 2:", ("rewrite/test_inline.py",)),
     Fault(
+        "rewrite/common_statements.py",
+        "behind = removed if name == kept else name",
+        "continue",
+        ("rewrite/test_common_statements.py",),
+    ),
+    Fault(
+        "rewrite/common_statements.py",
+        "pairs = _differs(wanted, _flow(made, kept, s.name))",
+        "pairs = None",
+        ("rewrite/test_common_statements.py",),
+    ),
+    Fault(
         "rewrite/inline.py",
         "if twice is not None:",
         "if twice is None and other:",

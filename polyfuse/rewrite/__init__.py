@@ -4,6 +4,7 @@ from polyfuse.errors.refusals import Refusal
 from polyfuse.rewrite.batching.batch import Batch, Batched, batch, why_not_batch
 from polyfuse.rewrite.bilinear.apply import Bilinear, bilinear
 from polyfuse.rewrite.coalesce import Coalesced, coalesce, why_not_coalesce
+from polyfuse.rewrite.common_statements import Shared, share, why_not_share
 from polyfuse.rewrite.dead_instances import needed
 from polyfuse.rewrite.follow import Followed, follow, why_not_follow
 from polyfuse.rewrite.gradient import Reversed, reverse
@@ -66,6 +67,7 @@ __all__ = [
     "Reindexed",
     "Reversed",
     "Scratch",
+    "Shared",
     "Shares",
     "Snapshot",
     "SplitReduction",
@@ -97,6 +99,7 @@ __all__ = [
     "reindex",
     "reverse",
     "scratch",
+    "share",
     "snapshot",
     "split_reduction",
     "terms",
@@ -114,6 +117,7 @@ __all__ = [
     "why_not_read_through",
     "why_not_reindex",
     "why_not_scratch",
+    "why_not_share",
     "why_not_snapshot",
     "why_not_split_reduction",
     "why_not_terms",

@@ -47,7 +47,7 @@ from polyfuse.strategy.remarks import Reason, refused
 from polyfuse.strategy.rewrites import (
     batch_isomorphic,
     blocked_factorization,
-    dense_sums,
+    common_statements,
     detach_output,
     grouped_conv,
     online_softmax,
@@ -63,7 +63,13 @@ from polyfuse.strategy.rewrites import (
     split_reduction,
     views,
 )
-from polyfuse.strategy.rewrites.reductions import coalesce, reindex, split_sum_terms, symmetric_sums
+from polyfuse.strategy.rewrites.reductions import (
+    coalesce,
+    dense_sums,
+    reindex,
+    split_sum_terms,
+    symmetric_sums,
+)
 from polyfuse.strategy.transforms import time_loops
 
 Again = Callable[[PlannerOptions], Plan]
@@ -105,6 +111,7 @@ Rounded operands and private scratch are crossed: the one changes what a product
 
 REWRITES = (
     Rewrite(views.PASS, views.without_copies),
+    Rewrite(common_statements.PASS, common_statements.computed_once, searches=True),
     Rewrite(grouped_conv.PASS, grouped_conv.in_groups),
     Rewrite(reindex.PASS, reindex.with_subscripts_as_indices, kinds=("cpu",)),
     Rewrite(coalesce.PASS, coalesce.with_pixels_in_one_loop, kinds=("cpu",)),
@@ -121,6 +128,7 @@ REWRITES = (
 """In this order, as each finds what the ones before it leave:
 
 - views first: products and windows are recognised by their subscripts, which copies hide;
+- common statements behind it: two copies of one tensor make the statements that read them different;
 - reindex before all that asks whether a sum is a product;
 - coalesce behind it, and before batches, whose statements it would have to take apart;
 - split sum terms before batch isomorphic: terms of several sums may be isomorphic products;
@@ -183,7 +191,14 @@ CHOICES = (
 """What passes decide while a kernel gets its shape."""
 
 ON_STATEMENTS = (
-    *(views.PASS, grouped_conv.PASS, reindex.PASS, coalesce.PASS, split_sum_terms.PASS),
+    *(
+        views.PASS,
+        common_statements.PASS,
+        grouped_conv.PASS,
+        reindex.PASS,
+        coalesce.PASS,
+        split_sum_terms.PASS,
+    ),
     *(symmetric_sums.PASS, dense_sums.PASS, detach_output.PASS),
     *(
         split_reduction.WHERE_SUMMED,

@@ -9,7 +9,12 @@ import numpy as np
 import polyfuse as pf
 from polyfuse import nn
 from polyfuse.strategy.pipeline import plan_for
-from polyfuse.strategy.rewrites.dense_sums import PASS, pooled, summed_over_batches, with_dense_sums
+from polyfuse.strategy.rewrites.reductions.dense_sums import (
+    PASS,
+    pooled,
+    summed_over_batches,
+    with_dense_sums,
+)
 from tests.support.models import CPU
 
 ONE = replace(CPU, units=1)

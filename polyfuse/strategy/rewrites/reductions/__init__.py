@@ -1,1 +1,1 @@
-"""Decide where a rewrite of sums pays that splits them, renumbers their loops or computes half of them."""
+"""Decide where a rewrite of sums pays: split, stored elsewhere, with loops renumbered, or half of them computed."""
