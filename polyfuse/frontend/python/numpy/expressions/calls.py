@@ -10,6 +10,7 @@ import numpy as np
 
 from polyfuse.errors import NotAffine
 from polyfuse.frontend.python.numpy.broadcasting import converted
+from polyfuse.frontend.python.numpy.expressions.comprehensions import CONSUMERS, comprehension
 from polyfuse.frontend.python.numpy.expressions.evaluator import ALLOWED, Evaluator, rebuilt
 from polyfuse.frontend.python.numpy.expressions.names import is_local
 from polyfuse.frontend.python.numpy.frames import LocalFunction
@@ -44,7 +45,7 @@ def call(e: Evaluator, node: ast.Call, into: Array | None, hint: str | None) -> 
     inlines = isinstance(function, FunctionType | LocalFunction) and e.calls(function) is None
     if not inlines and e.calls(function) is None and scalar_name is None:
         return e.unread(node.func, node)
-    args = [*before, *(value for arg in node.args for value in e.parts(arg))]
+    args = [*before, *(value for arg in node.args for value in _argument(e, arg, function))]
     named = {str(word.arg): e.value(word.value) for word in node.keywords}
     if inlines and str(getattr(function, "__module__", "")).partition(".")[0] == "numpy":
         return _of_numpy(e, node, function, args, named)
@@ -52,12 +53,19 @@ def call(e: Evaluator, node: ast.Call, into: Array | None, hint: str | None) -> 
         return e.inlined(e, node, function, args, named)
     plain = [value for value in args if isinstance(value, Scalar) and not is_complex(value.dtype)]
     if scalar_name is not None and len(plain) == len(args) and not named:
-        return _scalar_call(e, node, scalar_name, plain)
+        return scalar_call(e, node, scalar_name, plain)
     call = e.calls(function)
     if call is None:
         e.refuse(node, f"{ast.unparse(node.func)} of arrays", ALLOWED)
     e.program.hint = hint
     return call(e, node, args, named, into)
+
+
+def _argument(e: Evaluator, node: ast.expr, function: object) -> tuple[Value, ...]:
+    """The values that an argument is: one, or those of *t."""
+    if isinstance(node, ast.GeneratorExp) and any(function is each for each in CONSUMERS):
+        return (comprehension(e, node),)
+    return e.parts(node)
 
 
 def _of_numpy(
@@ -85,7 +93,7 @@ def _is_strong_integer(value: Scalar) -> bool:
     return is_integer(value.dtype) and not is_number(value.dtype)
 
 
-def _scalar_call(e: Evaluator, node: ast.Call, called: str, args: list[Scalar]) -> Scalar:
+def scalar_call(e: Evaluator, node: ast.Call, called: str, args: list[Scalar]) -> Scalar:
     """A function of numbers, which the reader of single elements knows."""
     types = [arg.dtype for arg in args]
     if called == "float" and len(args) == 1 and _is_strong_integer(args[0]):

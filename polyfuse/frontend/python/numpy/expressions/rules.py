@@ -10,6 +10,7 @@ import numpy as np
 
 from polyfuse.frontend.python.numpy.expressions.calls import call
 from polyfuse.frontend.python.numpy.expressions.comparisons import boolean, choice, comparison
+from polyfuse.frontend.python.numpy.expressions.comprehensions import comprehension, generator
 from polyfuse.frontend.python.numpy.expressions.evaluator import Evaluator, Rule
 from polyfuse.frontend.python.numpy.expressions.indexing import subscript
 from polyfuse.frontend.python.numpy.expressions.names import attribute, from_outside, named_value
@@ -66,4 +67,6 @@ RULES: Mapping[type[ast.expr], Rule] = {
     ast.IfExp: _plain(choice),
     ast.Call: call,
     ast.Lambda: _plain(_function),
+    ast.GeneratorExp: _plain(generator),
+    ast.ListComp: _plain(comprehension),
 }

@@ -13,6 +13,7 @@ import numpy as np
 
 from polyfuse.frontend.python.numpy.broadcasting import broadcast, converted, elementwise
 from polyfuse.frontend.python.numpy.complex_numbers import applied, chosen
+from polyfuse.frontend.python.numpy.expressions.calls import scalar_call
 from polyfuse.frontend.python.numpy.expressions.evaluator import Call, Evaluator
 from polyfuse.frontend.python.numpy.expressions.lists import number_or_array
 from polyfuse.frontend.python.numpy.expressions.operators import operation
@@ -172,12 +173,31 @@ def _of_elements(how: Reduction, stem: str, function: Callable[..., Any]) -> Cal
             or (how is not SUM and any(isinstance(v, Array) and v.rank > 1 for v in values))
         ):
             e.refuse(node, f"{ast.unparse(node)}: these arguments", f"{function.__name__} of one vector")
+        if isinstance(first, tuple) and all(isinstance(value, Scalar | Array) for value in first):
+            known = _written_out(e, node, how, [v for v in first if isinstance(v, Scalar | Array)])
+            if known is not None:
+                return known
         if how is SUM and isinstance(first, Array) and is_integer(first.dtype):
             # Python adds one element after the other, in their type
             named = {"dtype": Static(np.dtype(first.dtype))}
         return plain(e, node, args, named, into)
 
     return call
+
+
+def _written_out(
+    e: Evaluator, node: ast.Call, how: Reduction, values: list[Scalar | Array]
+) -> Scalar | Array | None:
+    """sum((a, b)) as 0 + a + b, max((a, b)) of numbers as max(a, b); None for what has another form."""
+    if how is SUM:
+        total: Scalar | Array = Scalar(number(0), "integer")
+        for value in values:
+            total = operation(e, node, ast.Add(), [total, value])
+        return total
+    numbers = [value for value in values if isinstance(value, Scalar) and not is_complex(value.dtype)]
+    if len(numbers) < len(values) or not numbers:
+        return None
+    return numbers[0] if len(numbers) == 1 else scalar_call(e, node, how.name, numbers)
 
 
 for _how, _stem, _builtin in (
@@ -194,6 +214,12 @@ def _truth(how: Reduction, axis: int | None = None) -> Call:
     def call(
         e: Evaluator, node: ast.Call, args: list[Value], named: dict[str, Value], into: Array | None
     ) -> Value:
+        given = args[0] if args else None
+        if isinstance(given, tuple) and given and len(args) == 1 and not named:
+            tests = [each.node for each in given if isinstance(each, Scalar) and each.dtype == BOOL]
+            if len(tests) == len(given):
+                joined = ast.BoolOp(ast.And() if how is MINIMUM else ast.Or(), tests)
+                return Scalar(tests[0] if len(tests) == 1 else ast.copy_location(joined, node), BOOL)
         value = number_or_array(e, node, args[0])
         return plain(e, node, [converted(e.program, value, BOOL), *args[1:]], named, None)
 
