@@ -32,7 +32,8 @@ Kernels whose cores share out several, one after the other, are one parallel reg
 The same inside loops in order, which every core runs. What no loop over cores is around is the first share's. Equal
 parts are one: layers of one shape are compiled once. Where several are equal up to names, the loop over shares is a
 function too, and is printed once: `run(k_phase, (x, a, team, phase, member, members))`. What only passes arrays on is a
-relay (`parallel_parts.py`): it gets their addresses.
+relay (`parallel_parts.py`): it gets their addresses. A part states the shapes of its arrays, `z: (250, 250, 2)`: LLVM
+does not know those that it finds in memory (`kernel_lowering.py`).
 """
 
 from __future__ import annotations
@@ -134,6 +135,10 @@ class InRegions(Emitter):
         """The forms of parts that several are equal to, by the part's id()."""
         self.repeated: dict[str, tuple[str, list[str], NodeForm]] = {}
         """Of these the functions that have been made: name, the kernel's names that they are passed, the first form."""
+
+    @abstractmethod
+    def shape_of(self, name: str) -> tuple[int | str, ...]:
+        """The shape of an array or a buffer of the kernel, by its name; () for anything else."""
 
     @abstractmethod
     def unused(self, name: str) -> str:
@@ -283,12 +288,28 @@ class InRegions(Emitter):
         """The name of a vector row with these parameters and lines."""
         return self._function("row", list(lines), tuple(parameters), "VectorRow")
 
+    def _with_shapes(self, parameters: tuple[str, ...]) -> tuple[str, ...]:
+        """Parameters with the shapes of arrays of several axes, z: (250, 2), where no size or bound is a parameter.
+
+        The distances of an array's elements come from its shape, and LLVM makes vectors of neighbours that it knows.
+        Functions that get bounds of loops are shared by kernels with arrays of other shapes.
+        """
+        if not set(parameters).isdisjoint(self.kernel.sizes):
+            return parameters
+        shapes = {name: self.shape_of(name) for name in parameters}
+        return tuple(
+            f"{name}: {shape}" if len(shape) > 1 and all(isinstance(n, int) for n in shape) else name
+            for name, shape in shapes.items()
+        )
+
     def _function(
         self, what: str, body: list[str], parameters: tuple[str, ...], decorator: str = PART
     ) -> str:
         """The name of a function with these lines, which is made if there is none like it."""
         taken = self.names.union(name for name, _ in self.functions.values())
         name = fresh(f"{self.kernel.name}_{what}", taken)
+        if decorator == PART:
+            parameters = self._with_shapes(parameters)
         text = (
             "\n".join([f"@{decorator}", f"def {name}({', '.join(parameters)}):", *self._indented(body)])
             + "\n"

@@ -361,6 +361,10 @@ class CpuEmitter(InRegions):
             return subscripted(element.array, (ast.Constant(0),))
         return subscripted(element.array, tuple(self._index(value) for value in element.subscripts))
 
+    def shape_of(self, name: str) -> tuple[int | str, ...]:
+        """The shape of an array or a buffer of the kernel, by its name; () for anything else."""
+        return self.shapes.get(name, ())
+
     def unused(self, name: str) -> str:
         """A name like this one that nothing in the kernel has."""
         taken = {*self.kernel.arrays, *self.kernel.sizes, *(one.name for one in self.joined)}

@@ -182,3 +182,34 @@ def test_the_range_of_a_share_is_stated_for_the_innermost_loop_and_forced_for_ot
     assert "i = within(i_core, 0, N)" in over_cores(ratios).source
     assert "i = within(i_core, 0, 4000)" in over_cores(ratios_of_many).source
     assert "i = min(max(i_core, 0), 39)" in over_cores(doubled).source
+
+
+@pf.nest
+def pairs(z: f64[40, 50, 2], y: f64[40, 50]):
+    for i in range(40):
+        for j in range(50):
+            y[i, j] = np.sqrt(z[i, j, 0] * z[i, j, 0] + z[i, j, 1] * z[i, j, 1])
+
+
+@pf.nest
+def pairs_of_any_number(z: f64[N, M, 2], y: f64[N, M]):
+    for i in range(N):
+        for j in range(M):
+            y[i, j] = np.sqrt(z[i, j, 0] * z[i, j, 0] + z[i, j, 1] * z[i, j, 1])
+
+
+def test_a_part_knows_the_shapes_of_its_arrays(zen4) -> None:
+    net = over_cores(pairs)
+    assert "def S_cores(y: (40, 50), z: (40, 50, 2), member, members):" in net.source
+    text, _ = native.assembly_text(net.program.codes[0], with_lines=False)
+    assert re.search(r"vsqrtpd.*[xyz]mm", text)
+    assert not re.search(r"imulq\s+[^$]", text), "no distance that is a variable"
+    assert ": (" not in over_cores(pairs_of_any_number).source
+
+
+def test_a_part_with_shapes_computes_what_the_function_does() -> None:
+    z = np.random.default_rng(0).random((40, 50, 2))
+    for nest in (pairs, pairs_of_any_number):
+        y = np.full((40, 50), np.nan)
+        over_cores(nest)(z, y)
+        np.testing.assert_allclose(y, np.hypot(z[..., 0], z[..., 1]), rtol=1e-14)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from math import prod
 from typing import Any
 
 from llvmlite.ir import Constant
@@ -27,7 +28,7 @@ from numba.core.types.containers import BaseTuple
 from numba.core.types.iterators import RangeIteratorType, RangeType
 from numba.np.arrayobj import load_item, store_item
 
-from polyfuse.codegen.array_fields import ADDRESS, SHAPE
+from polyfuse.codegen.array_fields import ADDRESS, SHAPE, STRIDES, WORD
 
 
 class KernelLower(Lower):
@@ -39,6 +40,30 @@ class KernelLower(Lower):
         self._index_tuples = _only_indices(self.func_ir.blocks.values(), self.fndesc.typemap)
         self._indices: dict[str, list[Any]] = {}
         self._ranges: dict[Any, tuple[Any, Any, Any]] = {}
+
+    def extract_function_arguments(self) -> Any:
+        """The arguments; an array whose extents the function states has these as constants.
+
+        A function that threads run gets its arrays from memory, where LLVM does not see what is written there: it took
+        the distance of neighbours in z[250, 250, 2] for any number, and made vectors for a distance of one.
+        """
+        given = super().extract_function_arguments()
+        extents = self.func_ir.func_id.func.__annotations__
+        self.fnargs = [
+            self._with_extents(kind, value, extents[name]) if isinstance(extents.get(name), tuple) else value
+            for name, kind, value in zip(self.func_ir.arg_names, self.fndesc.argtypes, given, strict=True)
+        ]
+        return self.fnargs
+
+    def _with_extents(self, kind: Any, value: Any, extents: tuple[int, ...]) -> Any:
+        """An array with constant extents, and distances of its elements."""
+        assert isinstance(kind, types.Array), "a shape is an array's"
+        assert kind.ndim == len(extents), "an extent for each axis"
+        size = self.context.get_abi_sizeof(self.context.get_data_type(kind.dtype))
+        for axis, extent in enumerate(extents):
+            value = self.builder.insert_value(value, WORD(extent), [SHAPE, axis])
+            value = self.builder.insert_value(value, WORD(size * prod(extents[axis + 1 :])), [STRIDES, axis])
+        return value
 
     # -- variables -----------------------------------------------------------------------------------------------
 
