@@ -19,18 +19,18 @@ from numba.core.untyped_passes import (
     FixupArgs,
     GenericRewrites,
     IRProcessing,
-    ReconstructSSA,
     TranslateByteCode,
 )
 
 from polyfuse.codegen.cpu.intrinsics.lowering.kernel_lowering import KernelLowering
+from polyfuse.codegen.cpu.intrinsics.lowering.single_assignment import SingleAssignment
 
 PASSES = (
     TranslateByteCode,
     FixupArgs,
     IRProcessing,
     GenericRewrites,  # tuple[0] is an item whose type is known
-    ReconstructSSA,
+    SingleAssignment,
     NopythonTypeInference,
     PreLowerStripPhis,
     IRLegalization,
