@@ -49,6 +49,7 @@ from polyfuse.runtime.memory.memory_plan import Memory
 from polyfuse.runtime.named_sizes import listed
 from polyfuse.runtime.store.cache import keep, recall
 from polyfuse.schedule import Schedule
+from polyfuse.sets import comparing_once
 from polyfuse.strategy import Plan, as_written, plan_for, planned_costs
 from polyfuse.strategy.candidates import Answer, Choose, Picked, cheapest
 from polyfuse.strategy.cost.finished import tree_costs
@@ -291,7 +292,7 @@ def _decided(
     able = _one_block_at_a_time(model) if place == "simulator" else model
     choose = Choose(Picked(picks)) if picks else cheapest
     try:
-        with _limited(nest, PLANNING, budget, 1 / 2):
+        with _limited(nest, PLANNING, budget, 1 / 2), comparing_once():
             with proving("the expansion of temporaries"):
                 expanded = expand_temporaries(nest)
             nest, expansions = expanded.nest, expanded.expansions

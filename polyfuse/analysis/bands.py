@@ -20,7 +20,7 @@ from polyfuse.errors.refusals import Instance
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Loop, Tree, children, loops_around, statements
-from polyfuse.sets import first_pair
+from polyfuse.sets import first_pair, pairs_where
 
 LARGEST_SKEW = 4
 """The largest factor that is tried: a stencil that reaches further gains nothing from time tiles."""
@@ -64,7 +64,7 @@ def within(loop: Loop, pairs: tuple[Pairs, ...]) -> tuple[Pairs, ...]:
     kept = []
     for pair in pairs:
         if pair.source in inside and pair.sink in inside:
-            same = pair.map.intersect(loop.date(pair.source).eq_map(loop.date(pair.sink)))
+            same = pair.map.intersect(pairs_where(loop.date(pair.source), "=", loop.date(pair.sink)))
             if not same.is_empty():
                 kept.append(replace(pair, map=same))
     return tuple(kept)
@@ -116,7 +116,7 @@ def runs_forward(loop: Loop, pairs: tuple[Pairs, ...]) -> bool:
 
 
 def _forward(pair: Pairs, source: isl.PwAff, sink: isl.PwAff) -> bool:
-    return pair.kind == "reduction" or bool(pair.map.intersect(source.gt_map(sink)).is_empty())
+    return pair.kind == "reduction" or bool(pair.map.intersect(pairs_where(source, ">", sink)).is_empty())
 
 
 def permutable(tree: Tree, pairs: tuple[Pairs, ...]) -> tuple[Loop, ...]:

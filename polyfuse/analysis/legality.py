@@ -27,6 +27,7 @@ import islpy as isl
 
 from polyfuse.ir.dependences import Dependences, Pairs
 from polyfuse.ir.tree import BULK, CLUSTER, SHARED, Leaf, Loop, Sequence, Tree, parts, restrict, statements
+from polyfuse.sets import pairs_where
 
 PARALLEL = (
     *SHARED, "block.x", "block.y", "block.z", *CLUSTER, "thread.x", "thread.y", "thread.z", *BULK
@@ -192,7 +193,7 @@ def _wrong_at(loop: Loop, pair: Pairs, source: isl.PwAff, sink: isl.PwAff) -> Br
     elif pair.kind == "reduction":
         return None
     else:
-        wrong = pair.map.intersect(source.gt_map(sink))
+        wrong = pair.map.intersect(pairs_where(source, ">", sink))
         why = f"loop {loop.name} would run the second instance before the first"
         remedy = f"shift, skew or reverse {loop.name}, or keep the two in separate loops"
     return None if wrong.is_empty() else Broken(pair.kind, wrong, why, remedy)
@@ -208,9 +209,10 @@ def _wrong_in_pipeline(loop: Loop, pair: Pairs, source: isl.PwAff, sink: isl.PwA
         wrong = differing(pair.map, source, sink)
     else:
         first, second = inner.date(pair.source), inner.date(pair.sink)
-        back = source.gt_map(sink)
-        back = back.intersect(first.lt_map(second)) if pair.kind == "reduction" else back
-        wrong = pair.map.intersect(back.union(source.lt_map(sink).intersect(first.gt_map(second))))
+        back = pairs_where(source, ">", sink)
+        back = back.intersect(pairs_where(first, "<", second)) if pair.kind == "reduction" else back
+        ahead = pairs_where(source, "<", sink).intersect(pairs_where(first, ">", second))
+        wrong = pair.map.intersect(back.union(ahead))
     name = inner.name if isinstance(inner, Loop) else "the loop inside"
     why = f"loop {loop.name} is bound to pipeline, in which the second instance does not wait for the first"
     remedy = (
@@ -227,7 +229,7 @@ def _inner_dates(loop: Loop) -> object:
 
 def differing(pairs: isl.Map, source: isl.PwAff, sink: isl.PwAff) -> isl.Map:
     """The pairs to which the two functions give different values."""
-    return pairs.intersect(source.gt_map(sink).union(source.lt_map(sink)))
+    return pairs.intersect(pairs_where(source, ">", sink).union(pairs_where(source, "<", sink)))
 
 
 def _at_sequence(node: Sequence, proven: Tree | None, pairs: tuple[Pairs, ...]) -> Iterator[Broken]:

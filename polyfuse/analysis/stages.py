@@ -23,7 +23,7 @@ from polyfuse.ir.access import Access
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
 from polyfuse.ir.tree import Buffer, Loop, statements
-from polyfuse.sets import greatest, least
+from polyfuse.sets import greatest, least, pairs_where
 
 
 def touching(nest: Nest, loop: Loop, tensor: str) -> tuple[Statement, ...]:
@@ -70,7 +70,7 @@ def crowded(nest: Nest, loop: Loop, buffer: Buffer) -> Broken | None:
     for source, first in accesses:
         for sink, second in accesses:
             pairs = first.apply_range(second.reverse())
-            later = pairs.intersect(loop.date(source).lt_map(loop.date(sink)))
+            later = pairs.intersect(pairs_where(loop.date(source), "<", loop.date(sink)))
             far = later.subtract(near(loop.date(source), loop.date(sink), buffer.stages))
             if not far.is_empty():
                 why = (
@@ -84,7 +84,7 @@ def crowded(nest: Nest, loop: Loop, buffer: Buffer) -> Broken | None:
 def near(source: isl.PwAff, sink: isl.PwAff, stages: int) -> isl.Map:
     """{ source -> sink : the same iteration, or less than so many apart }."""
     if stages == 1:
-        return source.eq_map(sink)
+        return pairs_where(source, "=", sink)
     most = isl.Val(stages - 1)
     early, late = source.add_constant_val(most), sink.add_constant_val(most)
     return source.le_map(late).intersect(early.ge_map(sink))

@@ -42,7 +42,7 @@ from polyfuse.ir.tree import (
 )
 from polyfuse.layouts import CoreMatrixLayout, Layout, SmemLayout, SwizzledLayout
 from polyfuse.layouts.core_matrix import Digit
-from polyfuse.sets import IN, OUT, SET, constant, dimension, greatest, least
+from polyfuse.sets import IN, OUT, SET, constant, dimension, greatest, least, pairs_where
 
 THREADS = (Binding.THREAD_X, Binding.THREAD_Y, Binding.THREAD_Z)
 CLUSTERS = (Binding.BLOCK_X, Binding.BLOCK_Y, Binding.BLOCK_Z)
@@ -278,7 +278,7 @@ def same_value(source: isl.PwAff | None, sink: isl.PwAff | None, pairs: isl.Map)
     """The pairs of instances on which two functions agree; None is the constant 0."""
     everything = isl.Map.universe(pairs.get_space())
     if source is not None and sink is not None:
-        return source.eq_map(sink)
+        return pairs_where(source, "=", sink)
     if source is not None:
         return everything.intersect_domain(source.zero_set())
     if sink is not None:

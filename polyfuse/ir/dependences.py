@@ -29,7 +29,19 @@ from polyfuse.errors import quantity
 from polyfuse.errors.viewed import Viewed
 from polyfuse.ir.access import Access
 from polyfuse.ir.statement import Statement
-from polyfuse.sets import OUT, coalesced, fix_params, maps_of, meeting, numbered, tuple_names, union_map
+from polyfuse.sets import (
+    OUT,
+    Alike,
+    coalesced,
+    fix_params,
+    maps_of,
+    meeting,
+    named,
+    numbered,
+    pairs_where,
+    tuple_names,
+    union_map,
+)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -65,7 +77,9 @@ class Pairs:
         if key not in self._kept:
             if len(self._kept) == KEPT:
                 del self._kept[next(iter(self._kept))]
-            rest = Pairs(self.kind, self.source, self.sink, self.map.intersect(source.eq_map(sink)))
+            rest = Pairs(
+                self.kind, self.source, self.sink, self.map.intersect(pairs_where(source, "=", sink))
+            )
             self._kept[key] = source, sink, rest
         return self._kept[key][2]
 
@@ -366,6 +380,7 @@ class _EarlierPairs:
 
     def __init__(self, accesses: AccessRelations, order: isl.UnionMap) -> None:
         writes, dates = accesses.writes, DateOrder(order)
+        self.alike = dates.alike
         self.of_writes = dates.earlier(writes, writes)
         self.to_reads = dates.earlier(writes, accesses.reads)
         self.to_writes = dates.earlier(accesses.reads, writes)
@@ -380,14 +395,15 @@ class _EarlierPairs:
         it finds A[0] -> C[] although B[] comes between. This is also the faster way, here by a factor of three.
         """
         to_assigns = self.to_writes if pairs is self.to_writes else self.of_writes
-        left = {tuple_names(pair): pair for pair in maps_of(pairs)}
+        left = {tuple_names(pair): self.alike.nameless(pair) for pair in maps_of(pairs)}
         for one, other in meeting(self._assigning(to_assigns, 1), self._assigning(behind, 0)):
             ends = tuple_names(one)[0], tuple_names(other)[1]
             if ends in left:  # what is hidden already is not asked about again
-                left[ends] = left[ends].subtract(one.apply_range(other))
+                through = self.alike.asked(isl.Map.apply_range, one, other)
+                left[ends] = self.alike.asked(isl.Map.subtract, left[ends], through)
                 if left[ends].is_empty():
                     del left[ends]
-        return union_map(left.values())
+        return union_map(named(pair, *ends) for ends, pair in left.items())
 
     def _assigning(self, pairs: isl.UnionMap, end: int) -> isl.UnionMap:
         """The pairs whose source (end 0) or sink (end 1) is an assignment."""
@@ -414,6 +430,7 @@ class DateOrder:
     """
 
     def __init__(self, order: isl.UnionMap) -> None:
+        self.alike = Alike()
         self.dates = {tuple_names(part)[0]: part for part in maps_of(order)}
         self.places = {name: _places(part) for name, part in self.dates.items()}
         self._before: dict[tuple[str, str], isl.Map | bool] = {}
@@ -428,14 +445,15 @@ class DateOrder:
                 continue
             before = self.before(early, late)
             if isinstance(before, isl.Map):
-                found.append(one.apply_range(other).intersect(before))
+                same = self.alike.asked(isl.Map.apply_range, one, other)
+                found.append(named(self.alike.asked(isl.Map.intersect, same, before), early, late))
             elif before:
                 same = one.intersect_domain(self.dates[early].domain()).apply_range(other)
                 found.append(same.intersect_range(self.dates[late].domain()))
         return union_map(found)
 
     def before(self, early: str, late: str) -> isl.Map | bool:
-        """The instances of one statement and those of another that run later: a relation, or True for all of them."""
+        """The instances of one statement and those of another that run later, without names; True for all of them."""
         key = early, late
         if key not in self._before:
             self._before[key] = self._compared(early, late)
@@ -453,7 +471,7 @@ class DateOrder:
         if not differ:
             return decided
         one, other = (self._at(name, tuple(differ)) for name in (early, late))
-        return one.lex_le_map(other) if decided else one.lex_lt_map(other)
+        return self.alike.asked(isl.Map.lex_le_map if decided else isl.Map.lex_lt_map, one, other)
 
     def _at(self, name: str, axes: tuple[int, ...]) -> isl.Map:
         """Some of a statement's dates: { S[i, j] -> [0, i, 0, j] } at (1, 3) is { S[i, j] -> [i, j] }."""

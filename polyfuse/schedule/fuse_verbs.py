@@ -30,7 +30,7 @@ from polyfuse.ir.tree import (
 )
 from polyfuse.ir.whole import is_whole
 from polyfuse.schedule.chains import chain_from, loop_named
-from polyfuse.sets import IN, OUT, dimension
+from polyfuse.sets import IN, OUT, dimension, pairs_where
 
 Dates = dict[str, isl.PwAff]
 
@@ -261,7 +261,7 @@ def _meets(nest: Nest, shared: tuple[Loop, ...], own: Alignment, guest: Tree) ->
                 break
             source = dates[pair.source] if pair.source in inside else loop.date(pair.source)
             sink = dates[pair.sink] if pair.sink in inside else loop.date(pair.sink)
-            if not pair.map.is_subset(source.eq_map(sink)):
+            if not pair.map.is_subset(pairs_where(source, "=", sink)):
                 return False
     return True
 
@@ -347,7 +347,7 @@ def _is_worth_a_loop(domain: isl.Set, date: isl.PwAff, fixed: list[isl.PwAff]) -
         return True
     together = _together(domain, [*fixed, date])
     told = (dimension(domain, d) for d in dims)
-    return all(together.is_subset(each.eq_map(each)) for each in told)
+    return all(together.is_subset(pairs_where(each, "=", each)) for each in told)
 
 
 def _completed(
@@ -363,7 +363,7 @@ def _completed(
         if together.is_subset(isl.Map.identity(together.get_space())):
             break
         value = dimension(domain, d)
-        if together.is_subset(value.eq_map(value)):
+        if together.is_subset(pairs_where(value, "=", value)):
             continue
         own = fresh(domain.get_dim_name(isl.dim_type.set, d) or f"d{d}", taken)
         taken.add(own)
@@ -375,7 +375,7 @@ def _together(domain: isl.Set, dates: list[isl.PwAff]) -> isl.Map:
     """The pairs of instances that share all of these dates."""
     together = isl.Map.from_domain_and_range(domain, domain)
     for date in dates:
-        together = together.intersect(date.eq_map(date))
+        together = together.intersect(pairs_where(date, "=", date))
     return together
 
 

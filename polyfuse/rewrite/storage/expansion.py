@@ -26,7 +26,7 @@ from polyfuse.ir.sizes import extent_text
 from polyfuse.ir.tree import Loop, date_map, dates, loops_around, restrict
 from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.storage.webs import Web, webs
-from polyfuse.sets import OUT, maps_of
+from polyfuse.sets import OUT, maps_of, pairs_where
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ def _common_loops(nest: Nest, web: Web) -> list[Loop]:
 
 def _agrees(loop: Loop, pair: Pairs) -> bool:
     """True if source and sink are always in the same iteration of a loop."""
-    return bool(pair.map.is_subset(loop.date(pair.source).eq_map(loop.date(pair.sink))))
+    return bool(pair.map.is_subset(pairs_where(loop.date(pair.source), "=", loop.date(pair.sink))))
 
 
 def _tells_apart(nest: Nest, web: Web, loop: Loop) -> bool:
