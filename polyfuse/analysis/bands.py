@@ -11,7 +11,7 @@ A reduction's own pairs may run backwards, but not at once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import islpy as isl
 
@@ -20,7 +20,7 @@ from polyfuse.errors.refusals import Instance
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.tree import Loop, Tree, children, loops_around, statements
-from polyfuse.sets import first_pair, pairs_where
+from polyfuse.sets import first_pair
 
 LARGEST_SKEW = 4
 """The largest factor that is tried: a stencil that reaches further gains nothing from time tiles."""
@@ -64,9 +64,9 @@ def within(loop: Loop, pairs: tuple[Pairs, ...]) -> tuple[Pairs, ...]:
     kept = []
     for pair in pairs:
         if pair.source in inside and pair.sink in inside:
-            same = pair.map.intersect(pairs_where(loop.date(pair.source), "=", loop.date(pair.sink)))
-            if not same.is_empty():
-                kept.append(replace(pair, map=same))
+            same = pair.inside(loop.date(pair.source), loop.date(pair.sink))
+            if not same.is_empty:
+                kept.append(same)
     return tuple(kept)
 
 
@@ -83,17 +83,17 @@ def open_at(nest: Nest, tree: Tree, loop: Loop) -> tuple[Pairs, ...]:
 def carried_by(loop: Loop, pairs: tuple[Pairs, ...]) -> Carried | None:
     """The first pair with its ends at different values of a loop; None: the loop is parallel for these pairs."""
     for pair in pairs:
-        apart = differing(pair.map, loop.date(pair.source), loop.date(pair.sink))
-        found = None if apart.is_empty() else first_pair(apart)
+        source, sink = loop.date(pair.source), loop.date(pair.sink)
+        found = first_pair(differing(pair.map, source, sink)) if pair.differs(source, sink) else None
         if found is not None:
-            _, source, sink = found
-            return Carried(pair.kind, Instance(pair.source, source), Instance(pair.sink, sink))
+            _, first, second = found
+            return Carried(pair.kind, Instance(pair.source, first), Instance(pair.sink, second))
     return None
 
 
 def is_parallel(loop: Loop, pairs: tuple[Pairs, ...]) -> bool:
     """True if no pair has its ends at different values of a loop."""
-    return all(differing(p.map, loop.date(p.source), loop.date(p.sink)).is_empty() for p in pairs)
+    return not any(pair.differs(loop.date(pair.source), loop.date(pair.sink)) for pair in pairs)
 
 
 def facts(nest: Nest, tree: Tree) -> tuple[LoopFacts, ...]:
@@ -116,7 +116,7 @@ def runs_forward(loop: Loop, pairs: tuple[Pairs, ...]) -> bool:
 
 
 def _forward(pair: Pairs, source: isl.PwAff, sink: isl.PwAff) -> bool:
-    return pair.kind == "reduction" or bool(pair.map.intersect(pairs_where(source, ">", sink)).is_empty())
+    return pair.kind == "reduction" or pair.where(source, ">", sink).is_empty
 
 
 def permutable(tree: Tree, pairs: tuple[Pairs, ...]) -> tuple[Loop, ...]:

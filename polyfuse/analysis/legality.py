@@ -184,6 +184,8 @@ def _wrong_at(loop: Loop, pair: Pairs, source: isl.PwAff, sink: isl.PwAff) -> Br
     if loop.bind == "pipeline":
         return _wrong_in_pipeline(loop, pair, source, sink)
     if loop.bind in PARALLEL or (loop.bind in ("vector", "lane") and pair.kind != "reduction"):
+        if not pair.differs(source, sink):
+            return None
         wrong = differing(pair.map, source, sink)
         why = (
             f"loop {loop.name} is bound to {loop.bind}, so its iterations run in parallel, "
@@ -193,10 +195,13 @@ def _wrong_at(loop: Loop, pair: Pairs, source: isl.PwAff, sink: isl.PwAff) -> Br
     elif pair.kind == "reduction":
         return None
     else:
-        wrong = pair.map.intersect(pairs_where(source, ">", sink))
+        behind = pair.where(source, ">", sink)
+        if behind.is_empty:
+            return None
+        wrong = behind.map
         why = f"loop {loop.name} would run the second instance before the first"
         remedy = f"shift, skew or reverse {loop.name}, or keep the two in separate loops"
-    return None if wrong.is_empty() else Broken(pair.kind, wrong, why, remedy)
+    return Broken(pair.kind, wrong, why, remedy)
 
 
 def _wrong_in_pipeline(loop: Loop, pair: Pairs, source: isl.PwAff, sink: isl.PwAff) -> Broken | None:

@@ -32,6 +32,7 @@ from polyfuse.ir.statement import Statement
 from polyfuse.sets import (
     OUT,
     Alike,
+    Comparison,
     coalesced,
     fix_params,
     maps_of,
@@ -69,19 +70,25 @@ class Pairs:
     map: isl.Map
 
     def inside(self, source: isl.PwAff, sink: isl.PwAff) -> Pairs:
-        """The pairs that one iteration of a loop holds, from the loop's function of each statement.
+        """The pairs that one iteration of a loop holds, from the loop's function of each statement."""
+        return self.where(source, "=", sink)
+
+    def where(self, source: isl.PwAff, how: Comparison, sink: isl.PwAff) -> Pairs:
+        """The pairs whose source has a less, an equal or a greater value of a loop, from its function of each end.
 
         A schedule is proven after each verb, and most loops are those of the proof before: the last answers are kept.
         """
-        key = id(source), id(sink)
+        key = id(source), how, id(sink)
         if key not in self._kept:
             if len(self._kept) == KEPT:
                 del self._kept[next(iter(self._kept))]
-            rest = Pairs(
-                self.kind, self.source, self.sink, self.map.intersect(pairs_where(source, "=", sink))
-            )
-            self._kept[key] = source, sink, rest
+            some = self.map.intersect(pairs_where(source, how, sink))
+            self._kept[key] = source, sink, Pairs(self.kind, self.source, self.sink, some)
         return self._kept[key][2]
+
+    def differs(self, source: isl.PwAff, sink: isl.PwAff) -> bool:
+        """True if some pair's ends have different values of a loop, from its function of each end."""
+        return not (self.where(source, ">", sink).is_empty and self.where(source, "<", sink).is_empty)
 
     def last_source(self, date: isl.PwAff) -> isl.Map:
         """{ sink -> the greatest value of a function of its sources }; asked again for each depth of a fusion."""
@@ -125,7 +132,7 @@ class Pairs:
         return bool(self.map.is_empty())
 
     @cached_property
-    def _kept(self) -> dict[tuple[int, int], tuple[isl.PwAff, isl.PwAff, Pairs]]:
+    def _kept(self) -> dict[tuple[int, Comparison, int], tuple[isl.PwAff, isl.PwAff, Pairs]]:
         """A cache keyed by the functions' identities, which are kept alive beside it."""
         return {}
 
@@ -133,7 +140,7 @@ class Pairs:
 KINDS = ("flow", "anti", "output", "reduction")
 """The kinds of dependences, in the order in which pairs are listed."""
 
-KEPT = 8
+KEPT = 24
 """Answers kept of one relation: trees that are proven one after the other differ in few loops."""
 
 

@@ -13,7 +13,6 @@ from math import prod
 
 import islpy as isl
 
-from polyfuse.analysis.legality import differing
 from polyfuse.ir import Access, Nest
 from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.scalar import operations
@@ -25,11 +24,11 @@ from polyfuse.sets import (
     SET,
     Box,
     bounding_box,
-    bounding_count,
     constant,
     dimension,
     greatest,
     least_and_most,
+    volume,
 )
 from polyfuse.strategy.cost.op_latency import Operations, operations_of
 
@@ -95,16 +94,18 @@ class Counts:
         self._work: dict[str, Work] = {}
         self._footprints: dict[tuple[str, int], int] = {}
         self._sources: dict[tuple[str, int], frozenset[str]] = {}
-        self._slices: dict[tuple[str, int, int], tuple[isl.PwAff, float]] = {}
-        self._boxes: dict[tuple[object, ...], tuple[tuple[isl.PwAff, ...], Box | None]] = {}
+        self._slices: dict[tuple[str, int, int], float] = {}
+        self._boxes: dict[tuple[object, ...], Box | None] = {}
         self._carried: dict[tuple[int, int, int], tuple[object, bool]] = {}
         self._parallel: dict[tuple[int, ...], tuple[object, bool]] = {}
-        self._profiles: dict[tuple[str, int], tuple[isl.PwAff, tuple[float, ...]]] = {}
+        self._profiles: dict[tuple[str, int], tuple[float, ...]] = {}
         self._filled: dict[int, tuple[isl.Set, float]] = {}
         self._rows: dict[str, tuple[int, int]] = {}
         self._long_rows: dict[str, tuple[int, bool]] = {}
         self._sizes: dict[str, int] = {}
-        self._extents: dict[tuple[str, int], tuple[isl.PwAff, tuple[int, int]]] = {}
+        self._extents: dict[tuple[str, int], tuple[int, int]] = {}
+        self._dates: dict[int, list[isl.PwAff]] = {}
+        self._around: dict[int, list[tuple[isl.Set, Box | None]]] = {}
 
     def after(self, nest: Nest) -> Counts:
         """Return the facts about a nest that this one became, with what is known of domains that both have."""
@@ -169,7 +170,7 @@ class Counts:
         """Instances and operations of a statement; a reduction's combination counts as one operation."""
         if name not in self._work:
             s = self.nest.statement(name)
-            instances = bounding_count(self.domains[name], {})
+            instances = self._count(self.domains[name])
             flops = instances * (operations(s.body) + s.is_reduction)
             itemsize = max(self.nest.tensor(a.tensor).itemsize for a in s.accesses)
             taking = operations_of(s.body, itemsize).times(instances, s.is_reduction)
@@ -185,7 +186,7 @@ class Counts:
         key = name, position
         if key not in self._footprints:
             touched = self.domains[name].apply(self._access(name, position).map)
-            self._footprints[key] = bounding_count(touched, {})
+            self._footprints[key] = self._count(touched)
         return self._footprints[key]
 
     def slice_ratio(self, name: str, position: int, date: isl.PwAff) -> float:
@@ -193,6 +194,7 @@ class Counts:
 
         mac[i, j, k] reads X[i, k] of 4 × 8: one i touches 1/4 of it, one j all of it.
         """
+        date = self._kept(date)
         key = name, position, id(date)
         if key not in self._slices:
             low, high = self._range(name, date)
@@ -200,20 +202,21 @@ class Counts:
                 isl.Set.universe(self.domains[name].get_space()), isl.Val((low + high) // 2)
             )
             here = self.domains[name].intersect(date.eq_set(middle))
-            touched = bounding_count(here.apply(self._access(name, position).map), {})
-            self._slices[key] = date, touched / max(1, self.footprint(name, position))
-        return self._slices[key][1]
+            touched = self._count(here.apply(self._access(name, position).map))
+            self._slices[key] = touched / max(1, self.footprint(name, position))
+        return self._slices[key]
 
     def slice_box(self, name: str, position: int, dates: tuple[isl.PwAff, ...]) -> Box | None:
         """The box around what an access touches for one (middle) value of each of some loops; None for nothing."""
+        dates = tuple(map(self._kept, dates))
         key = name, position, *map(id, dates)
         if key not in self._boxes:
             here = self.domains[name]
             for date in dates:
                 low, high = self._range(name, date)
                 here = here.intersect(date.eq_set(constant(here, (low + high) // 2)))
-            self._boxes[key] = dates, bounding_box(here.apply(self._access(name, position).map))
-        return self._boxes[key][1]
+            self._boxes[key] = self._box(here.apply(self._access(name, position).map))
+        return self._boxes[key]
 
     def extent(self, loop: Loop) -> int:
         """The number of values of a loop, at least 1."""
@@ -230,10 +233,11 @@ class Counts:
 
         S[i, j] with j <= i: (0.0, 0.5, 1.0) along i, nearly; a box (1.0,)
         """
+        date = self._kept(date)
         key = name, id(date)
         if key not in self._profiles:
-            self._profiles[key] = date, self._counted_along(name, date)
-        return self._profiles[key][1]
+            self._profiles[key] = self._counted_along(name, date)
+        return self._profiles[key]
 
     def _counted_along(self, name: str, date: isl.PwAff) -> tuple[float, ...]:
         filled = self.filled(name)
@@ -259,11 +263,11 @@ class Counts:
         """Boxes around the instances at equally spaced values, as parts of a value's share of the box around all."""
         domain = self.domains[name]
         low, high = self._range(name, date)
-        box = bounding_count(domain, {}) / (high - low + 1)
+        box = self._count(domain) / (high - low + 1)
         steps = min(SAMPLES, high - low + 1) - 1
         values = [low + (high - low) * step // max(1, steps) for step in range(steps + 1)]
         at = (domain.intersect(date.eq_set(constant(domain, value))) for value in values)
-        return tuple(min(1.0, bounding_count(here, {}) / box) for here in at)
+        return tuple(min(1.0, self._count(here) / box) for here in at)
 
     def parallel(self, loop: Loop) -> bool:
         """True if no dependence among the statements below lies between two values of the loop."""
@@ -284,7 +288,7 @@ class Counts:
         key = id(pair.map), id(source), id(sink)
         if key not in self._carried:
             kept = pair.map, source, sink
-            self._carried[key] = kept, not differing(pair.map, source, sink).is_empty()
+            self._carried[key] = kept, pair.differs(source, sink)
         return self._carried[key][1]
 
     def rows(self, name: str) -> tuple[int, int]:
@@ -360,14 +364,37 @@ class Counts:
                 found += self.footprint(name, position) // max(1, length)
         return found
 
+    def _kept(self, date: isl.PwAff) -> isl.PwAff:
+        """The first of all equal functions that was asked about: trees that are tried have loops of their own."""
+        same = self._dates.setdefault(hash(date), [])
+        known = next((each for each in same if each is date or each.plain_is_equal(date)), None)
+        if known is None:
+            same.append(date)
+        return date if known is None else known
+
+    def _count(self, points: isl.Set) -> int:
+        """The volume of the box around a set of known size."""
+        return volume(self._box(points))
+
+    def _box(self, points: isl.Set) -> Box | None:
+        """The box around a set, found once for all that are equal but for names."""
+        bare = points.reset_tuple_id()
+        same = self._around.setdefault(hash(bare), [])
+        for known, box in same:
+            if known.plain_is_equal(bare):
+                return box
+        same.append((bare, bounding_box(bare)))
+        return same[-1][1]
+
     def _range(self, name: str, date: isl.PwAff) -> tuple[int, int]:
+        date = self._kept(date)
         key = name, id(date)
         if key not in self._extents:
             if self.domains[name].is_empty():
                 return 0, 0
             low, high = least_and_most(date, self.domains[name])
-            self._extents[key] = date, (int(low.to_python()), int(high.to_python()))
-        return self._extents[key][1]
+            self._extents[key] = int(low.to_python()), int(high.to_python())
+        return self._extents[key]
 
     def _access(self, name: str, position: int) -> Access:
         return self.nest.statement(name).accesses[position]

@@ -18,7 +18,7 @@ from polyfuse.ir import Access, Nest, Statement
 from polyfuse.ir.tree import statements
 from polyfuse.rewrite.inline import reads, twice_written
 from polyfuse.rewrite.tiling.footprints import advance, grid_of, needs, touched, window
-from polyfuse.sets import OUT, greatest, least
+from polyfuse.sets import OUT, Alike, greatest, least
 
 NEAR = 32
 """Elements between two reads of one stage that still make a stencil; further apart they are parts of a tensor."""
@@ -144,7 +144,8 @@ def parts_of_tiles(nest: Nest, pipeline: Pipeline) -> Parts | None:
     if any(nest.statement(n).dims != dims for n in pipeline.results[1:]):
         return None
     probe = {d: _probe(nest, pipeline.results, position) for position, d in enumerate(dims)}
-    scales = _scales(nest, pipeline, probe)
+    seen = _Seen(tuple(probe.values()))
+    scales = _scales(nest, pipeline, probe, seen)
     if scales is None:
         return None
     sizes = {
@@ -152,7 +153,7 @@ def parts_of_tiles(nest: Nest, pipeline: Pipeline) -> Parts | None:
     }
     found: dict[str, Part] = {}
     for name, footprint in _footprints(nest, pipeline, sizes).items():
-        part = _part(footprint, tuple(probe.values()))
+        part = seen.part(footprint)
         if part is None:
             return None
         found[name] = part
@@ -178,6 +179,21 @@ def _probe(nest: Nest, results: tuple[str, ...], position: int) -> int:
     return most
 
 
+class _Seen:
+    """The parts of footprints of one tile, found once for all that are equal but for names."""
+
+    def __init__(self, probe: tuple[int, ...]) -> None:
+        self.probe, self.alike = probe, Alike()
+        self.found: dict[int, Part | None] = {}
+
+    def part(self, footprint: isl.Map) -> Part | None:
+        """The part of a statement's instances or of a tensor; None if it is no box that moves with the tile."""
+        bare = self.alike.nameless(footprint)
+        if id(bare) not in self.found:
+            self.found[id(bare)] = _part(bare, self.probe)
+        return self.found[id(bare)]
+
+
 def _part(footprint: isl.Map, probe: tuple[int, ...]) -> Part | None:
     box = window(footprint)
     if box is None:
@@ -198,21 +214,23 @@ def _part(footprint: isl.Map, probe: tuple[int, ...]) -> Part | None:
 
 
 def _scales(
-    nest: Nest, pipeline: Pipeline, probe: Mapping[str, int]
+    nest: Nest, pipeline: Pipeline, probe: Mapping[str, int], seen: _Seen
 ) -> dict[str, tuple[Fraction, ...]] | None:
     """The tile sizes of each result relative to the first result's, at which both need the same stages.
 
     down[i] feeds coarse[i] and detail[2 i], detail[2 i + 1]: tiles of coarse are half as large.
     """
+    scales = {pipeline.results[0]: tuple(Fraction(1) for _ in probe)}
+    if len(pipeline.results) == 1:
+        return scales
     rates: dict[str, dict[str, Part]] = {}
     for name in pipeline.results:
         alone = Pipeline(pipeline.producers, (name,))
         found = _footprints(nest, alone, {name: probe})
-        stages = {n: _part(found[n], tuple(probe.values())) for n in pipeline.producers if n in found}
+        stages = {n: seen.part(found[n]) for n in pipeline.producers if n in found}
         if None in stages.values():
             return None
         rates[name] = {n: part for n, part in stages.items() if part is not None}
-    scales = {pipeline.results[0]: tuple(Fraction(1) for _ in probe)}
     for name in pipeline.results[1:]:
         other = next((o for o in scales if rates[o].keys() & rates[name].keys()), None)
         if other is None:

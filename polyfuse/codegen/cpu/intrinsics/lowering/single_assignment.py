@@ -15,7 +15,6 @@ from numba.core import ssa
 from numba.core.analysis import compute_cfg_from_blocks
 from numba.core.compiler_machinery import register_pass
 from numba.core.ir_utils import build_definitions
-from numba.core.postproc import PostProcessor
 from numba.core.untyped_passes import ReconstructSSA
 
 
@@ -62,9 +61,8 @@ class SingleAssignment(ReconstructSSA):
     _name = "single_assignment"
 
     def run_pass(self, state: Any) -> bool:
-        """Rewrite a function and analyse its variables again, as numba's pass does."""
+        """Rewrite a function. How long its variables live is asked by the passes behind type inference, once more."""
         state.func_ir.blocks = with_single_assignments(state.func_ir.blocks)
         self._patch_locals(state)
         state.func_ir._definitions = build_definitions(state.func_ir.blocks)
-        PostProcessor(state.func_ir).run(emit_dels=False)
         return True
