@@ -21,7 +21,7 @@ def test_each_access_and_each_statement_is_asked_about_a_few_times(
     name: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """20 statements and 69. Comparing every access of a kernel with every other took 73 boxes an access for 69."""
-    asked = dict.fromkeys(("bounding_box", "bounding_count", "aligned"), 0)
+    asked = dict.fromkeys(("bounding_box", "aligned"), 0)
 
     def counted(module: object, function: str) -> None:
         original = getattr(module, function)
@@ -33,13 +33,11 @@ def test_each_access_and_each_statement_is_asked_about_a_few_times(
         monkeypatch.setattr(module, function, call)
 
     counted(counts, "bounding_box")
-    counted(counts, "bounding_count")
     counted(fusion, "aligned")
     nest = product(name, size)
     accesses = sum(len(s.accesses) for s in nest.statements)
     assert len(plan_for(nest, pf.Machine.preset("zen5")).groups) == 4
-    assert 0 < asked["bounding_box"] <= 2 * accesses
-    assert 0 < asked["bounding_count"] <= 5 * accesses
+    assert 0 < asked["bounding_box"] <= accesses, "of those to a tensor alike only the first asks"
     assert 0 < asked["aligned"] <= 3 * len(nest.statements)
 
 
