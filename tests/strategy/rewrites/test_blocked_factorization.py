@@ -52,6 +52,11 @@ def test_eliminations_are_products_behind_panels(nest: Nest, machine: Machine) -
     assert all(loop is not part for loop in shared)  # blocks follow each other
 
 
+def test_rows_behind_a_panel_are_packed_by_their_value() -> None:
+    """A[32b + k, i] moves along two axes of A with b and k, and along one of its own with each where it is packed."""
+    assert "A[32b + k, i]" in str(planned(upper, 100, ONE).schedule)
+
+
 @pf.nest
 def numpys(a: f64[N, N]):  # noqa: F821
     return np.linalg.cholesky(a)
