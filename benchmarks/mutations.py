@@ -90,15 +90,15 @@ FAULTS = (
     ),
     Fault(
         "analysis/legality.py",
-        "wrong = pair.map.intersect(source.gt_map(sink))",
-        "wrong = pair.map.intersect(source.gt_map(sink)).subtract(pair.map)",
+        'behind = pair.where(source, ">", sink)',
+        'behind = pair.where(source, "<", sink)',
         (*PROOFS, *VERBS),
     ),
     Fault("analysis/legality.py", "first > second\n", "first > second + 1\n", (*PROOFS, *VERBS)),
     Fault(
         "analysis/legality.py",
-        "source.lt_map(sink).intersect(first.gt_map(second))",
-        "source.lt_map(sink).intersect(first.lt_map(second))",
+        'pairs_where(source, "<", sink).intersect(pairs_where(first, ">", second))',
+        'pairs_where(source, "<", sink).intersect(pairs_where(first, "<", second))',
         (*PROOFS, *VERBS),
     ),
     Fault(
@@ -160,14 +160,26 @@ FAULTS = (
     # -- dependences
     Fault(
         "ir/dependences.py",
-        "one.lex_le_map(other) if decided else one.lex_lt_map(other)",
-        "one.lex_le_map(other)",
+        '(self.where(source, ">", sink).is_empty and self',
+        '(self.where(source, ">", sink).is_empty or self',
+        (*DEPENDENCES, *PROOFS),
+    ),
+    Fault(
+        "sets.py",
+        "if a.plain_is_equal(one) and b.plain_is_equal(other)",
+        "if a.plain_is_equal(one)",
+        ("test_sets.py", "analysis"),
+    ),
+    Fault(
+        "ir/dependences.py",
+        "isl.Map.lex_le_map if decided else isl.Map.lex_lt_map",
+        "isl.Map.lex_le_map",
         DEPENDENCES,
     ),
     Fault(
         "ir/dependences.py",
-        "one.lex_le_map(other) if decided else one.lex_lt_map(other)",
-        "one.lex_lt_map(other)",
+        "isl.Map.lex_le_map if decided else isl.Map.lex_lt_map",
+        "isl.Map.lex_lt_map",
         DEPENDENCES,
     ),
     Fault(
