@@ -165,12 +165,6 @@ FAULTS = (
         (*DEPENDENCES, *PROOFS),
     ),
     Fault(
-        "sets.py",
-        "if a.plain_is_equal(one) and b.plain_is_equal(other)",
-        "if a.plain_is_equal(one)",
-        ("test_sets.py", "analysis"),
-    ),
-    Fault(
         "ir/dependences.py",
         "isl.Map.lex_le_map if decided else isl.Map.lex_lt_map",
         "isl.Map.lex_le_map",
