@@ -17,7 +17,7 @@ from polyfuse.ir import Nest, Violation
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, parts, statements
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.step import Step
-from polyfuse.sets import IN, OUT
+from polyfuse.sets import IN, OUT, least_and_most
 from polyfuse.strategy.candidates import Choose, Wish, cheapest
 from polyfuse.strategy.cost.roofline import Model, PairCosts
 from polyfuse.strategy.fusion.alignments import Alignments, Found, by_itself, made_of
@@ -412,8 +412,7 @@ def _share_values(nest: Nest, shared: Loop, host: str, guest: str) -> bool:
     """True if half of the longer side's values of a loop, or more, are values of both; or if one side has only one."""
     ranges: list[tuple[int, int]] = []
     for name in (host, guest):
-        date = shared.date(name).intersect_domain(nest.domains[name])
-        low, high = date.min_val(), date.max_val()
+        low, high = least_and_most(shared.date(name), nest.domains[name])
         if not low.is_int() or not high.is_int():
             return True
         ranges.append((low.to_python(), high.to_python()))
