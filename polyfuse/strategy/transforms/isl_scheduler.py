@@ -90,8 +90,8 @@ def _weight(pairs: isl.BasicMap) -> int:
     >>> _weight(isl.BasicMap("{ S[i] -> T[j] : j = 19i }")), _weight(isl.BasicMap("{ S[i] -> T[j] : j = i mod 19 }"))
     (4, 45)
     """
-    quotients = pairs.dim(isl.dim_type.div)
-    size = (pairs.dim(IN) + pairs.dim(OUT) + quotients) ** 2
+    quotients = int(pairs.dim(isl.dim_type.div))
+    size: int = (pairs.dim(IN) + pairs.dim(OUT) + quotients) ** 2
     if not quotients:
         return size
     numbers = (
@@ -100,7 +100,7 @@ def _weight(pairs: isl.BasicMap) -> int:
         for kind in (IN, OUT, isl.dim_type.div)
         for d in range(pairs.dim(kind))
     )
-    return size * max(numbers).bit_length()
+    return size * int(max(numbers)).bit_length()
 
 
 def _scheduled(step: _Step, pairs: tuple[Pairs, ...], context: isl.Set) -> isl.Schedule | None:
