@@ -105,7 +105,7 @@ def named(relation: isl.Map, source: str, sink: str) -> isl.Map:
     """The relation with other names of its two tuples; "" stands for none.
 
     >>> print(named(isl.Map("{ [i] -> [i] }"), "S", "T"))
-    { S[i] -> T[i' = i] }
+    { S[i] -> T[i] }
     """
     for side, name in ((IN, source), (OUT, sink)):
         relation = relation.set_tuple_name(side, name) if name else relation.reset_tuple_id(side)
@@ -379,7 +379,7 @@ def pairs_where(first: isl.PwAff, how: Comparison, second: isl.PwAff) -> isl.Map
     """The pairs of points of which a function of the first is less than, equal to, or greater than one of the second.
 
     >>> print(pairs_where(isl.PwAff("{ S[i] -> [(i)] }"), ">", isl.PwAff("{ T[j] -> [(2j)] }")))
-    { S[i] -> T[i'] : 2i' < i }
+    { S[i] -> T[j] : 2j < i }
     """
     known = _compared.get()
     return _pairs_where(first, how, second) if known is None else known.relation(first, how, second)
