@@ -113,7 +113,7 @@ def named(relation: isl.Map, source: str, sink: str) -> isl.Map:
 
 
 class Alike:
-    """What isl was asked about relations: the same of two that differ in the names of their tuples alone, once.
+    """Answers of isl about pairs of relations, found once for all that differ in the names of their tuples alone.
 
     >>> alike, maps = Alike(), [isl.Map("{ S[i] -> a[i] }"), isl.Map("{ a[i] -> T[i + 1] }")]
     >>> print(alike.asked(isl.Map.apply_range, *maps))
@@ -149,7 +149,7 @@ class Alike:
         return bare if found is None else found
 
     def asked(self, how: Callable[[isl.Map, isl.Map], isl.Map], one: isl.Map, other: isl.Map) -> isl.Map:
-        """What isl makes of two relations, without names."""
+        """Return what a function of isl makes of two relations, without names of tuples."""
         first, second = self.nameless(one), self.nameless(other)
         key = how, id(first), id(second)  # both are kept
         if key not in self._answers:
@@ -328,7 +328,7 @@ Comparison = Literal["<", "=", ">"]
 
 @dataclass(frozen=True)
 class _Comparisons:
-    """What is known of two functions: by identity, and without the names of what they are functions of, by hash."""
+    """Comparisons of two functions, found by identity, or by hash of the functions without names of points."""
 
     same: dict[tuple[Comparison, int, int], tuple[isl.PwAff, isl.PwAff, isl.Map]] = field(
         default_factory=dict

@@ -117,7 +117,7 @@ def form_of(s: Statement) -> tuple[object, ...]:
         return numbered(str(relation), numbers)
 
     accesses = (text(access.map, IN) for access in s.accesses)
-    return f"{s.op} {encode(s.body)}", body_key(s), text(s.domain, SET), *accesses
+    return str(encode(s.body)), body_key(s), text(s.domain, SET), *accesses
 
 
 def body_key(s: Statement) -> tuple[object, ...]:

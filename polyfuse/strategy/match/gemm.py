@@ -39,6 +39,11 @@ class Factor:
     reads: tuple[Access, ...]
     operations: int = 0
 
+    @property
+    def by_value(self) -> bool:
+        """True if it is packed by its value, as A[32b + k, i]: then each of its dimensions has an axis of its own."""
+        return self.name != self.access.tensor
+
 
 @dataclass(frozen=True)
 class Product:
@@ -66,6 +71,11 @@ class Product:
         """The steps that read what neighbouring rows read too: those along the rows' axis of the left factor."""
         axis = self.left.axes[self.rows]
         return tuple(d for d in self.steps if self.left.axes[d] == axis)
+
+    @property
+    def alike(self) -> tuple[int, ...]:
+        """The dimensions of batches that have the same right factor: all but those that it moves along."""
+        return tuple(d for d in self.others if d not in self.right.axes)
 
 
 def products_of(

@@ -33,7 +33,7 @@ MOST = 1200
 """The sum of (loops around source and sink)² over the dependences of a kernel that isl is asked about. It took
 0.2 s for 872 (ludcmp) and 10 s for about 2000 (adi). A quotient counts as a loop, and a dependence with quotients as
 many times as its largest number has bits: for 5 statements along the diagonals of A.ravel(), 22 relations with numbers
-up to 361, isl needed more than 9 minutes, which its limit on operations does not stop either."""
+up to 361, isl did not end within 9 minutes, and its limit on operations does not stop that either."""
 
 MAX_OPERATIONS = 2_000_000
 """isl operations for one kernel. What needs more keeps its original order."""
@@ -67,7 +67,8 @@ def found_by_isl(nest: Nest, part: Tree, inside: Loop | None = None) -> Found | 
     pairs = among(nest, part)
     if sum(_weight(part) for pair in pairs for part in pair.map.get_basic_maps()) > MOST:
         line = (
-            f"isl's scheduler is not asked: {len(pairs)} dependences are too many; the original order is kept"
+            f"isl's scheduler is not asked: {len(pairs)} dependences are too many, or have too large quotients; "
+            "the original order is kept"
         )
         return Refused(Reason.BUDGET, line)
     step = _Step(nest, names, inside)
@@ -85,7 +86,7 @@ def found_by_isl(nest: Nest, part: Tree, inside: Loop | None = None) -> Found | 
 
 
 def _weight(pairs: isl.BasicMap) -> int:
-    """What one relation without a union counts for the work of isl's scheduler.
+    """Weigh a relation that is no union by the work that it is for isl's scheduler.
 
     >>> _weight(isl.BasicMap("{ S[i] -> T[j] : j = 19i }")), _weight(isl.BasicMap("{ S[i] -> T[j] : j = i mod 19 }"))
     (4, 45)

@@ -95,6 +95,24 @@ def test_a_statement_that_never_runs_keeps_the_written_order() -> None:
     assert statements(plan_for(nest, CPU).schedule.tree) == ("S", "never", "T")
 
 
+@pf.nest
+def along_diagonals(A: f64[19, 19]):  # noqa: F821
+    flat = A.ravel()
+    for _ in range(23):
+        for i in range(1, 18):
+            flat[19 + i : 19 * i + 19 : 18] = flat[i : 19 * i : 18] + flat[20 + i : 19 * i + 20 : 18]
+        for i in range(2, 19):
+            flat[19 * i + 17 : 324 + i : 18] = (
+                flat[19 * i - 2 : 305 + i : 18] + flat[19 * i - 1 : 306 + i : 18]
+            )
+
+
+def test_isl_is_not_asked_about_large_quotients() -> None:
+    """Of more relations of this kind it does not end, and its limit on operations does not stop it."""
+    nest = expand_temporaries(along_diagonals).nest
+    assert "have too large quotients" in str(found_by_isl(nest, nest.order))
+
+
 @pytest.mark.parametrize("units", [1, 2])
 def test_jacobi_2d_is_tiled_in_time_where_l3_is_far(units: int) -> None:
     kernel = KERNELS["jacobi-2d"]

@@ -40,11 +40,10 @@ def with_panels(
 def _panel(factor: Factor, dim: int, size: int) -> tuple[int, int]:
     """The axis of a factor that a dimension moves along, and the width of a panel there for so many of its values.
 
-    6 pixels of x[m, 2k, 2l] along l take 12 numbers of a row of x. What is packed by its value, as A[32b + k, i], has
-    an axis for each dimension and moves by one along it.
+    6 pixels of x[m, 2k, 2l] along l take 12 numbers of a row of x. A factor's value moves by one along its own axes.
     """
-    axis, by_value = factor.axes[dim], factor.name != factor.access.tensor
-    return axis, size * (1 if by_value else step_along(factor.access, dim, axis))
+    axis = factor.axes[dim]
+    return axis, size * (1 if factor.by_value else step_along(factor.access, dim, axis))
 
 
 def _comes_in_parts_of_rows(question: Question) -> bool:

@@ -108,8 +108,7 @@ class Question:
 
         y[b, i, j] += x[b, i, k] * w[k, j]      for b: { pack w; for i: … }   ->   pack w; for b: for i: …
         """
-        p = self.product
-        return () if self.around else tuple(d for d in p.others if d not in p.right.axes)
+        return () if self.around else self.product.alike
 
     def task_in_steps(self, loops: dict[int, Loop]) -> tuple[Task, float, Share]:
         """The same inside loops in order, in each of which cores share what columns there are, in pieces.

@@ -13,23 +13,18 @@ does, runs in the innermost loop that holds all that it reads, and tiles are cut
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import product as pairs
 from math import ceil, prod
-
-import islpy as isl
 
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Loop
 from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
-from polyfuse.sets import SET
 from polyfuse.strategy.candidates import Choose, cheapest
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
 from polyfuse.strategy.cost.kernel_model import Kernel, internal
 from polyfuse.strategy.cost.load_balance import Share
-from polyfuse.strategy.cost.roofline import CACHED
 from polyfuse.strategy.cpu.depthwise import summed_in_rows, sums_along_memory
-from polyfuse.strategy.cpu.gemm.block_cost import LINE
+from polyfuse.strategy.cpu.gemm.batches_along_lines import along_lines
 from polyfuse.strategy.cpu.gemm.blocking import blockings
 from polyfuse.strategy.cpu.gemm.blocks import Blocking, Task
 from polyfuse.strategy.cpu.gemm.operand_packing import with_panels
@@ -174,14 +169,15 @@ class _Blocks:
         self.around = around
         held = counts.total_bytes if held is None else held
         others = frozenset(schedule.nest.statement(n).write.tensor for n in self.names if n != self.name)
-        self.question = Question(
-            schedule, counts, product, machine, around, held, others, choose, kernel.names
-        )
         self.after = self.names[self.names.index(self.name) + 1 :]
         self.needs = needs_of(schedule.nest, self.name, self.after)
+        nest, together = schedule.nest, frozenset[int]()
+        if not around:
+            together = along_lines(nest, counts, kernel, product, self.needs, machine)
+        self.question = Question(
+            schedule, counts, product, machine, around, held, others, choose, kernel.names, together
+        )
         self.axes = columns_axes(schedule.nest, product, self.after)
-        self.along = self._along_lines()
-        self.question = replace(self.question, together=self.along)
 
     def asked(self, parallel: bool) -> _Asked | Refused:
         """The model's answer, or the reason why there are no blocks."""
@@ -315,34 +311,13 @@ class _Blocks:
     def _is_symbolic(self, loop: Loop) -> bool:
         return constant_extent(self.schedule, loop) is None
 
-    def _along_lines(self) -> frozenset[int]:
-        """The batches along which what follows moves inside lines of memory behind L2: they are better inside of tiles.
-
-        momentum[f, c, n, p] <- sums[n, p, c, f]: outside of the tiles each of 3 x 3 values of n and p would bring in
-        every line of momentum for a ninth of its numbers. A step of ResNet-18's filters of 512 x 512 x 3 x 3 took 57 ms
-        so, and 8 to 13 with n and p inside (one core of a Zen 3).
-        """
-        nest, hidden = self.schedule.nest, internal(self.kernel)
-        space = nest.domains[self.name].get_space()
-        found: set[int] = set()
-        for d, (guest, need) in pairs(self.question.alike(), self.needs.items()):
-            value = isl.Map.from_aff(isl.Aff.var_on_domain(isl.LocalSpace.from_space(space), SET, d))
-            batch = need.apply_range(value)
-            if not batch.is_single_valued():
-                continue
-            own = dims_of(isl.PwMultiAff.from_map(batch.gist_domain(batch.domain())).get_pw_aff(0))
-            for access in nest.statement(guest).accesses if len(own) == 1 else ():
-                moved = self.counts.elements_between(access, *own) * nest.tensor(access.tensor).itemsize
-                far = self.counts.tensor_bytes(access.tensor) > self.machine.levels[CACHED].size
-                if access.tensor not in hidden and far and 0 < moved < LINE:
-                    found.add(d)
-        return frozenset(found)
-
     def _in_tiles(self, loops: dict[int, Loop], b: Blocking, task: Task) -> tuple[int, ...]:
         """The batches that a tile runs through: those along lines, if half of L1 holds the sums of all of them."""
         if b.lanes or (b.pack_left and not task.left.fixed):
             return ()
-        found = [d for d in sorted(self.along) if constant_extent(self.schedule, loops[d]) is not None]
+        found = [
+            d for d in sorted(self.question.together) if constant_extent(self.schedule, loops[d]) is not None
+        ]
         found = [d for d in found if self._block(d) == 1]
         held = prod(self.counts.extent(loops[d]) for d in found) * b.rows * b.columns * task.itemsize
         return tuple(found) if held <= task.l1.size // 2 else ()
@@ -475,9 +450,7 @@ class _Blocks:
         if row is not None:
             return row
         if not (self.product.across and in_tile):
-            loops = self._by_step(schedule, unit[0], loops)
-            schedule = reordered(schedule, unit[0], tuple(loop.name for loop in loops))
-            return along_memory(schedule, self.counts, unit, loops)
+            return along_memory(schedule, self.counts, unit, self._by_step(schedule, unit[0], loops))
         dim = columns_dim(schedule.nest, unit[0], self.axes)
         lanes = [loop for loop in loops if dims_of(loop.date(unit[0])) == {dim}]
         return on_lanes(schedule, unit[0], loops, lanes[-1]) if lanes else schedule

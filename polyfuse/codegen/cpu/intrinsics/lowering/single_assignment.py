@@ -3,7 +3,7 @@
     i = 0; …; i = 1; a[i] = …    ->    i = 0; …; i.1 = 1; a[i.1] = …
 
 numba's own goes through all blocks of a function for each variable that is assigned twice. The loops of an emitted
-function share names: one of 2,500 lines took 1.9 s of a compile's 33 s so (one Zen 3 core).
+function share names: one of 2,400 statements took 1.8 s so, and 0.13 s here (one Zen 3 core).
 """
 
 from __future__ import annotations
