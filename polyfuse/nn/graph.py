@@ -407,8 +407,9 @@ RESERVED = (*keyword.kwlist, "inf")
 def check_name(what: str, name: str) -> None:
     """BadArgument for a name that no tensor can have."""
     if not (isinstance(name, str) and name.isascii() and name.isidentifier()) or name in RESERVED:
+        named = repr(name) if isinstance(name, str) else f"of type {type(name).__name__}"
         raise BadArgument(
-            f"{what} name {name!r} is not a free identifier; expected such as 'x' or '{what}_0'"
+            f"{what} name {named} is not a free identifier; expected such as 'x' or '{what}_0'"
         )
 
 
