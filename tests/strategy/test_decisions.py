@@ -61,6 +61,9 @@ def test_a_fusion_refused_by_isl_shows_two_instances() -> None:
     refused = [d for d in plan_for(softmax(), CPU).decisions if d.violation is not None]
     assert refused
     assert {d.reason for d in refused if not d.cost_together} <= {Reason.ILLEGAL}
+    assert all(
+        d.cost_apart == 0.0 for d in refused if not d.cost_together
+    )  # no price decides what is illegal
     assert all("rowmax0[" in str(d.violation) or "rowsum0[" in str(d.violation) for d in refused)
 
 

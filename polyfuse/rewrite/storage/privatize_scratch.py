@@ -100,6 +100,13 @@ def is_reused(nest: Nest, tensor: str) -> bool:
     return len(assigns) > 1 or not _elements(assigns[0], assigns[0].write).is_injective()
 
 
+def is_inside_a_loop(nest: Nest, tensor: str) -> bool:
+    """True if a loop is around all statements that use an array: without one `scratch` is refused; a cheap test."""
+    users = [s.name for s in nest.statements if tensor in (s.write.tensor, *(a.tensor for a in s.reads))]
+    outermost = [next(iter(loops_around(nest.order, name)), None) for name in users]
+    return bool(outermost) and outermost[0] is not None and all(loop is outermost[0] for loop in outermost)
+
+
 @recorded("scratch")
 def tried(nest: Nest, tensor: str) -> Scratch | Refusal:
     """Return the result of `scratch`, or the reason of `why_not_scratch`."""

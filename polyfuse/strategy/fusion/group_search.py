@@ -310,10 +310,10 @@ def _judged(
     state: Search, model: Model, pair: tuple[str, str], at: str, merged: Tree | Violation
 ) -> Decision:
     """The verdict on a pair whose kernels may become one, or may not."""
+    if isinstance(merged, Violation):
+        return Decision(*pair, False, at, 0, 0, 0.0, 0.0, merged, refused_sentence(*pair, at, merged))
     first, second = map(state.line.kernel, pair)
     total = model.cost(first).total + model.cost(second).total
-    if isinstance(merged, Violation):
-        return Decision(*pair, False, at, 0, 0, total, 0.0, merged, refused_sentence(*pair, at, merged))
     if any(group <= merged.members for group in state.refused):
         return Decision(*pair, False, at, 0, 0, total, 0.0, None, doubtful_sentence(*pair, at))
     wish = wish_for(state.choose, first, second)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from polyfuse.analysis.bands import is_parallel, open_at
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import loops_around
-from polyfuse.rewrite.storage.privatize_scratch import Scratch, is_reused, tried
+from polyfuse.rewrite.storage.privatize_scratch import Scratch, is_inside_a_loop, is_reused, tried
 from polyfuse.strategy.driver import Candidate, Start
 
 PASS = "privatize scratch"
@@ -41,7 +41,9 @@ def scratch_apart(nest: Nest) -> ScratchApart | None:
     """
     said: list[str] = []
     for tensor in nest.tensors:
-        made = tried(nest, tensor.name) if is_reused(nest, tensor.name) else None
+        if not (is_reused(nest, tensor.name) and is_inside_a_loop(nest, tensor.name)):
+            continue
+        made = tried(nest, tensor.name)
         if isinstance(made, Scratch) and _frees_a_loop(made):
             nest, said = made.nest, [*said, str(made)]
     return ScratchApart(nest, tuple(said)) if said else None

@@ -14,7 +14,9 @@ from papers.polybench import KERNELS
 from polyfuse.analysis.bands import facts
 from polyfuse.errors import IllegalRewrite
 from polyfuse.rewrite import scratch, why_not_scratch
+from polyfuse.rewrite.storage.privatize_scratch import is_inside_a_loop, is_reused, tried
 from polyfuse.strategy import plan_for
+from polyfuse.strategy.rewrites import privatize_scratch
 from polyfuse.strategy.rewrites.privatize_scratch import scratch_apart
 from tests.frontend.python.running import assert_close, by_python, by_source, called
 
@@ -26,6 +28,18 @@ def rows(x: "f64[M, N]", row: "f64[N]", y: "f64[M, N]"):
             row[j] = 2.0 * x[i, j]
         for j in range(N):
             y[i, j] = row[N - 1 - j] + row[j]
+
+
+@pf.nest
+def one_after_the_other(x: "f64[N]", row: "f64[N]", y: "f64[N]", z: "f64[N]"):
+    for j in range(N):
+        row[j] = 2.0 * x[j]
+    for j in range(N):
+        y[j] = row[N - 1 - j]
+    for j in range(N):
+        row[j] = 3.0 * x[j]
+    for j in range(N):
+        z[j] = row[N - 1 - j]
 
 
 @pf.nest
@@ -191,3 +205,21 @@ def test_an_element_that_its_own_update_reads_first_is_the_callers() -> None:
                 y[i, j] = row[j] + x[i, j]
 
     assert "reads the caller's values of row" in str(why_not_scratch(halved, "row"))
+
+
+def test_an_array_with_no_loop_around_all_of_its_uses_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_reused(one_after_the_other, "row")
+    assert not is_inside_a_loop(one_after_the_other, "row")
+    assert why_not_scratch(one_after_the_other, "row") is not None
+    assert is_inside_a_loop(rows, "row")
+    asked: list[str] = []
+
+    def noted(nest: pf.Nest, tensor: str) -> object:
+        asked.append(tensor)
+        return tried(nest, tensor)
+
+    monkeypatch.setattr(privatize_scratch, "tried", noted)
+    assert scratch_apart(one_after_the_other) is None
+    assert asked == []
+    assert scratch_apart(rows) is not None
+    assert asked == ["row"]

@@ -156,7 +156,8 @@ def _row(loop: For, stores: tuple[Store, ...], ahead: Ahead) -> _Row | None:
         values, named = [], iter(operands.named)
         for store in stores:
             names = [next(named) for _ in store.reads]
-            values.append(to_ast(store.body, Dialect(partial(_leaf, names), _number, _function)))
+            cast = partial(_cast, store.target.dtype)
+            values.append(to_ast(store.body, Dialect(partial(_leaf, names), _number, _function, cast=cast)))
     except _NotOnLanes:
         return None
     return _Row(loop, stores, ahead, operands, tuple(values))
@@ -299,6 +300,13 @@ def _function(name: str, args: list[ast.expr], _: Type) -> ast.expr:
         case "pow", [ast.Name() as base, ast.Constant(value=2.0)]:
             return ast.BinOp(base, ast.Mult(), base)
     raise _NotOnLanes
+
+
+def _cast(held: Type, value: ast.expr, _: Type, wanted: Type) -> ast.expr:
+    """A number of the type that lanes hold as that type: itself. Rounded to another it is none of theirs."""
+    if wanted != held:
+        raise _NotOnLanes
+    return value
 
 
 def _address(element: Element) -> ast.expr:

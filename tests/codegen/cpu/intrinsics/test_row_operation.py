@@ -116,6 +116,33 @@ def test_a_stencil_runs_in_rows_of_lanes_and_computes_what_python_does() -> None
         np.testing.assert_allclose(B, C, rtol=1e-15)
 
 
+def eliminated(z: "f64[N]", x: "f64[N, M]", y: "f64[N, M]", v: "f64[N, M]"):
+    for i in range(z.shape[0]):
+        for k in range(i + 1, z.shape[0]):
+            factor = z[k] / z[i]
+            y[k] = x[k] - np.float64(factor) * x[i] - np.float64(factor) * v[i]
+
+
+def rounded(z: "f64[N]", x: "f64[N, M]", y: "f64[N, M]", v: "f64[N, M]"):
+    for i in range(z.shape[0]):
+        for k in range(i + 1, z.shape[0]):
+            factor = z[k] / z[i]
+            y[k] = x[k] - np.float32(factor) * x[i] - np.float32(factor) * v[i]
+
+
+@pytest.mark.parametrize("function", [eliminated, rounded])
+def test_a_conversion_to_the_type_of_lanes_is_none_and_another_keeps_the_loop(function) -> None:
+    net = pf.compile(pf.nest(function), target="cpu")
+    assert function is eliminated or "row_of_lanes" not in net.source
+    rng = np.random.default_rng(0)
+    z, arrays = 1.0 + rng.random(4), [rng.random((4, 37)) for _ in range(3)]
+    expected = [array.copy() for array in arrays]
+    function(z, *expected)
+    net(z, *arrays)
+    for found, wanted in zip(arrays, expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-13)
+
+
 @pytest.fixture(scope="module")
 def in_order():
     """The same stencil, one row after the other."""
