@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from polyfuse.codegen.looptree.index import binary, is_number, mentions, substituted
 from polyfuse.codegen.looptree.nodes import Element, For, Node, Store
@@ -48,6 +48,21 @@ def tile_of(top: For) -> ProductLoops | None:
     if of_sums != [*(False for _ in steps), True, True] or moves(left, columns) or moves(right, rows):
         return None
     return ProductLoops(tuple(steps), rows, columns, node, left, right)
+
+
+def from_next_step(node: Node) -> Node:
+    """Return a product's loops with the microkernel at the outermost one, as the loop of steps around them has one value.
+
+    for i < 1 (microkernel): for j: for r: for c: y[r, c] += a[i, j, r] * b[i, j, c]   ->   at j
+
+    isl makes no loop of one value. Loops that are not those of a product stay as they are.
+    """
+    inside: Node = node
+    while isinstance(inside, For) and inside.bind is None:
+        inside = inside.body
+    if not isinstance(node, For) or not isinstance(inside, Store) or moves(inside.target, node):
+        return node
+    return replace(node, bind="microkernel")
 
 
 def most_of(loop: For) -> int | None:

@@ -48,6 +48,7 @@ from polyfuse.codegen.looptree.nodes import (
     variables,
 )
 from polyfuse.codegen.looptree.operations import Operation
+from polyfuse.codegen.looptree.product import from_next_step
 from polyfuse.codegen.lowering.async_copy_groups import in_flight
 from polyfuse.codegen.lowering.barrier_statements import Barriers, with_barrier_statements
 from polyfuse.codegen.lowering.bounds_inference import bounded
@@ -299,6 +300,8 @@ class _Builder:
         if loop.bind == "microkernel" and on_gpu and inner.get_type() != isl.ast_node_type.for_:
             # a tile of one step, which isl makes no loop of, is one operation like the others
             body = For(loop.name, ast.Constant(0), ast.Constant(1), 1, loop.bind, body)
+        elif loop.bind == "microkernel" and inner.get_type() != isl.ast_node_type.for_:
+            body = from_next_step(body)
         if loop.bind in ON_CORES:
             # every core has its own buffers; isl leaves out a loop of one value, and may make several loops of one
             body = per_core(body, self._allocations({b.tensor for _, b in buffers_of(loop)}))

@@ -73,8 +73,9 @@ def _with_equal_bodies(nest: Nest) -> list[str]:
 def _shared(nest: Nest, maybe: Sequence[str], choose: Choose, said: list[Remark]) -> Iterator[Shared]:
     """The rewrites one after the other, each of the nest that the one before made; remarks on those refused."""
     kept: dict[object, str] = {}
+    written = writers_in_order(nest)
     for tensor in maybe:
-        writers = writers_in_order(nest)[tensor]
+        writers = written[tensor]
         first = kept.setdefault(_key(nest, tensor, writers), tensor)
         names = tuple(s.name for s in writers)
         if first == tensor or not choose.asks(PASS, names):
@@ -85,6 +86,7 @@ def _shared(nest: Nest, maybe: Sequence[str], choose: Choose, said: list[Remark]
             said.append(refused(PASS, names, Reason.ILLEGAL, str(error)))
             continue
         nest = made.nest
+        written = writers_in_order(nest)
         yield made
 
 
