@@ -74,6 +74,27 @@ def test_whole_tiles_and_the_rest_equal_the_oracle(shape: tuple[int, int, int], 
     np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
 
 
+@pytest.mark.parametrize(("outer", "inner"), [(1, 20), (3, 7)])
+def test_steps_whose_outer_loop_has_one_value_in_a_block(outer: int, inner: int) -> None:
+    """isl makes no loop of one value: the next loop of steps is the tile's."""
+    names = {"i": 13, "j": 33, "t": outer, "k": inner}
+    box = " and ".join(f"0 <= {d} < {size}" for d, size in names.items())
+    tensors = [
+        Tensor("a", (outer, inner, 13), "float32", "input"),
+        Tensor("b", (outer, inner, 33), "float32", "input"),
+        Tensor("y", (13, 33), "float32", "inout"),
+    ]
+    mac = statement(f"{{ mac[t, i, j, k] : {box} }}", "y[i, j] += a[t, k, i] * b[t, k, j]")
+    nest = Nest.of(tensors, [mac])
+    s = pf.Schedule(nest).split("mac", "t", 1).tile("mac", i=6, j=16)
+    s = s.reorder("mac", "t", "i", "j", "t_in", "k", "i_in", "j_in").microkernel("mac", "t_in")
+    net, inputs = pf.compile(nest, target="cpu", schedule=s), draw(nest)
+    assert "tile_mac(" in net.source
+    expected = pf.interpret(nest, inputs)["y"]
+    net(**inputs)
+    np.testing.assert_array_equal(inputs["y"], expected)
+
+
 @pytest.mark.parametrize("rows", ["b[j]", "b[i]"])
 def test_sums_that_begin_with_a_row_of_numbers(rows: str) -> None:
     """The same row in each row of a tile is stored as whole vectors; what differs from row to row is not."""

@@ -51,7 +51,7 @@ def tile_of(top: For) -> ProductLoops | None:
 
 
 def from_next_step(node: Node) -> Node:
-    """Return a product's loops with the microkernel at the outermost one, as the loop of steps around them has one value.
+    """Return a product's loops with the microkernel at the outermost one, where the loop around them has one value.
 
     for i < 1 (microkernel): for j: for r: for c: y[r, c] += a[i, j, r] * b[i, j, c]   ->   at j
 

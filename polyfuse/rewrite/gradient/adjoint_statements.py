@@ -260,7 +260,9 @@ class AdjointStatements:
 
     @staticmethod
     def _is_loop_of(loop: Loop, s: Statement, d: int) -> bool:
-        return bool(loop.date(s.name).is_equal(dimension(s.domain, d)))
+        """True if a loop counts a dimension, up or down: each iteration is one value of it."""
+        date, dim = loop.date(s.name), dimension(s.domain, d)
+        return bool(date.sub(dim).is_cst() or date.add(dim).is_cst())
 
     def _sinks(self, s: Statement, one: Contribution, accesses: Sequence[Access]) -> bool:
         """True if a term may wait until the loops around it are done: its sum is read by none of their statements,

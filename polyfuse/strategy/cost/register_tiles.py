@@ -3,6 +3,9 @@
     for i (tiles of 6): for j (tiles of 16): for k (microkernel): for i_in: for j_in: y[i, j] += a[i, k] * b[k, j]
     seconds = tiles × (steps × max((rows × vectors + loading × loads) / multiply-adds a cycle, latency) + entry)
 
+Where each step of a tile takes lines of its own that lie apart, and no cache keeps those of all steps in the sets that
+they fall into, a tile also waits for its lines.
+
 A row that fills 4 of 16 lanes takes as long as a whole half of a vector, a tile of one vector as long as the latency of
 its multiply-add, and a tile that is cut short issues all of its vectors. Windows' rows, y[q] += w[s] * x[q + s], are
 tiles of one row.
@@ -11,14 +14,19 @@ tiles of one row.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil, prod
+from math import ceil, gcd, prod
 
 import islpy as isl
 
+from polyfuse.analysis.storage import buffers_of
+from polyfuse.ir.access import Access
+from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Loop, Tree, loops, loops_around, statements
 from polyfuse.machine import CpuMachine
 from polyfuse.sets import IN
 from polyfuse.strategy.cost.counts import Counts, dims_of, step
+from polyfuse.strategy.cost.cpu_loops import LINE
+from polyfuse.strategy.cost.roofline import CACHED
 
 LATENCY = 4
 """Cycles from one sum to the next, in which each multiplier begins as many others."""
@@ -28,6 +36,15 @@ ENTRY = 20
 
 LEAST_ISSUE = 0.5
 """Cycles of a vector multiply-add at least, however narrow: two begin in a cycle."""
+
+MISSED = 11.0
+"""Cycles of a line that comes into L1 unasked for, where several that are needed at once lie in pages of their own. Of
+products of 1 x 1 windows, whose rows are 6 neighbours in memory, times beyond those expected without it, per line that
+they touch, ns: 256 to 64 channels of 56 x 56 3.6, 64 to 256 3.5, 512 to 128 of 28 x 28 3.5, 128 to 512 3.6; of 64 to 64
+of 56 x 56, whose lines stay in L1 for several tiles, 4 per line that there is (one core of a Zen 3)."""
+
+PAGE = 4096
+"""Bytes of a page, whose end no prefetcher crosses; and of one way of an L1 cache, which is indexed inside a page."""
 
 
 def tile_seconds(counts: Counts, part: Tree, machine: CpuMachine) -> float:
@@ -55,6 +72,12 @@ def _seconds(counts: Counts, part: Tree, steps: Loop, machine: CpuMachine) -> fl
     rows = prod(own[loop.name] for loop in of_sums)
     count = prod(own[loop.name] for loop in inside[:-1] if loop not in of_sums)
     cycles = count * _cycles(counts, name, rows, columns, last, lanes, machine) + ENTRY
+    of_steps = [(loop, own[loop.name]) for loop in inside[:-1] if loop not in of_sums]
+    held = frozenset(buffer.tensor for _, buffer in buffers_of(part))
+    for access in counts.nest.statement(name).reads:
+        if access.tensor not in held:
+            along = columns if _moves(access.map, last, name) else rows
+            cycles += _missed(counts, name, access, of_steps, along, machine)
     all_columns = max(1, counts.box_of(name, dims_of(last.date(name))))
     box = prod(own.values())
     # tiles at the end of rows have fewer of them; at the end of columns they issue as many vectors
@@ -78,6 +101,39 @@ def _cycles(
     )
     gathered = machine.apart * columns if apart else 0.0
     return max(sums * issue + loading + gathered, LATENCY, machine.broadcast * rows)
+
+
+def _missed(
+    counts: Counts, name: str, access: Access, steps: list[tuple[Loop, int]], along: int, machine: CpuMachine
+) -> float:
+    """Cycles in which a tile waits for lines of a factor of which each step takes its own, if L2 does not keep them.
+
+    2500 steps down columns whose rows are 8 KiB apart: all lines fall into eight sets of L2, which hold 64.
+    """
+    tensor = counts.nest.tensor(access.tensor)
+    apart = [(_bytes_apart(tensor, access, loop, name), extent) for loop, extent in steps]
+    far = [(size, extent) for size, extent in apart if size >= LINE and extent > 1]
+    if not far:
+        return 0.0
+    lines, size = prod(extent for _, extent in far), min(size for size, _ in far)
+    if lines <= machine.levels[CACHED].size // 2 // max(LINE, gcd(size, PAGE)):
+        return 0.0
+    return lines * ceil(along * tensor.itemsize / LINE) * min(1.0, 4 * size / PAGE) * MISSED
+
+
+def _bytes_apart(tensor: Tensor, access: Access, loop: Loop, name: str) -> int:
+    """Bytes in a tensor from one value of a loop to the next, by sizes that are numbers; 0 if it does not move."""
+    subscripts, bytes_of, found = access.subscripts(), tensor.itemsize, 0
+    for axis in reversed(range(tensor.rank)):
+        pieces = subscripts.get_pw_aff(axis).get_pieces()
+        for d in dims_of(loop.date(name)):
+            by = (value.get_coefficient_val(IN, d) for _, value in pieces)
+            found += bytes_of * max((abs(int(v.to_python())) for v in by if v.is_int()), default=0)
+        extent = tensor.shape[axis]
+        if not isinstance(extent, int):
+            break
+        bytes_of *= extent
+    return found
 
 
 def _extent(counts: Counts, name: str, loop: Loop) -> int:

@@ -14,7 +14,7 @@ from papers.polybench import KERNELS
 from polyfuse import nn
 from polyfuse.ir import Nest
 from polyfuse.ir.nest_text import body_text
-from polyfuse.ir.tree import Sequence, loops
+from polyfuse.ir.tree import Sequence, loops, loops_around
 from polyfuse.rewrite import reverse
 from polyfuse.rewrite.gradient import activity
 from polyfuse.rewrite.gradient.adjoint_bodies import pull
@@ -261,6 +261,14 @@ def test_a_sum_of_products_has_products_as_gradients() -> None:
         "A_grad[i, j] += S1_part[i, j] * alpha",
         "alpha_grad += S1_part[i, j] * A[i, j]",
     ]
+
+
+def test_loops_around_an_adjoint_statement_have_names_of_their_own() -> None:
+    """A loop that counts down is one of its dimension, too: the adjoint gets no second loop of it."""
+    nest = reverse(KERNELS["adi"].nest, values=True).nest
+    for s in nest.statements:
+        names = [loop.name for loop in loops_around(nest.order, s.name)]
+        assert len(set(names)) == len(names)
 
 
 def test_terms_of_a_stencil_are_gathered_where_all_of_them_meet() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import polyfuse as pf
 from polyfuse import nn
+from polyfuse.ir import Tensor, statement
 from polyfuse.ir.tree import loops, parts
 from polyfuse.machine import CpuMachine
 from polyfuse.strategy.cost.composite import schedule_costs
@@ -91,3 +92,22 @@ def test_blocks_of_tiles_that_do_not_divide_the_columns_have_no_more_tiles() -> 
         (kernel,) = parts(schedule.microkernel("S0", "k").tree)
         seconds.append(tile_seconds(Counts(schedule.nest), kernel, ZEN5))
     assert seconds[1] == pytest.approx(seconds[0], rel=0.01)
+
+
+def products_down_columns(steps: int) -> pf.Nest:
+    """y[i, j] += a[k, i] * b[k, j], rows of 8 KiB."""
+    tensors = [Tensor(name, (steps, 2048), "float32", "input") for name in "ab"]
+    tensors.append(Tensor("y", (2048, 2048), "float32", "inout"))
+    box = f"0 <= i < 2048 and 0 <= j < 2048 and 0 <= k < {steps}"
+    return pf.Nest.of(tensors, [statement(f"{{ mac[i, j, k] : {box} }}", "y[i, j] += a[k, i] * b[k, j]")])
+
+
+def test_a_tile_waits_for_lines_that_crowd_into_few_sets() -> None:
+    """L2 holds 128 lines 8 KiB apart: a step of 40 costs as much as its vectors, a step of 2500 more."""
+    seconds = []
+    for steps in (40, 2500):
+        s = pf.Schedule(products_down_columns(steps)).tile("mac", i=8, j=16)
+        s = s.reorder("mac", "i", "j", "k", "i_in", "j_in").microkernel("mac", "k")
+        (kernel,) = parts(s.tree)
+        seconds.append(tile_seconds(Counts(s.nest), kernel, ZEN5) / steps)
+    assert seconds[1] > 2 * seconds[0]

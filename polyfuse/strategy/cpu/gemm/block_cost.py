@@ -8,15 +8,10 @@ from __future__ import annotations
 from itertools import product
 from math import ceil, gcd
 
+from polyfuse.strategy.cost.cpu_loops import LINE
 from polyfuse.strategy.cost.read_again import STRIDED
-from polyfuse.strategy.cost.register_tiles import ENTRY, LATENCY
+from polyfuse.strategy.cost.register_tiles import ENTRY, LATENCY, MISSED, PAGE
 from polyfuse.strategy.cpu.gemm.blocks import Blocking, Operand, Task
-
-PAGE = 4096
-"""Bytes of a page, whose end no prefetcher crosses; and of one way of an L1 cache, which is indexed inside a page."""
-
-LINE = 64
-"""Bytes of a cache line."""
 
 STREAM_EXPOSED = 0.2
 """The part of the time that multiply-adds do not hide of panels that tiles ask for and of rows of b as they lie; of
@@ -52,12 +47,6 @@ ROWS = 8
 FOLLOWED = 0.006
 """Each row of a that is contiguous is a stream of its own to the prefetchers; what one more than ROWS costs:
 with 12 and 14 rows products of 1344 and 2016 took 1 to 5 % longer than with 8 (one Zen 4 core)."""
-
-MISSED = 11.0
-"""Cycles of a line that comes into L1 unasked for, where several that are needed at once lie in pages of their own. Of
-products of 1 x 1 windows, whose rows are 6 neighbours in memory, times beyond those expected without it, per line that
-they touch, ns: 256 to 64 channels of 56 x 56 3.6, 64 to 256 3.5, 512 to 128 of 28 x 28 3.5, 128 to 512 3.6; of 64 to 64
-of 56 x 56, whose lines stay in L1 for several tiles, 4 per line that there is (one core of a Zen 3)."""
 
 SUMMING = 1.5
 """Cycles in which a tile of dot products adds up the partial sums of one sum and adds them to it: shuffles, additions,
