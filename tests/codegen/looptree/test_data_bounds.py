@@ -31,6 +31,13 @@ def test_rows_of_an_elimination_are_exchanged_once(dtype: str) -> None:
     np.testing.assert_allclose(run(a, b), np.linalg.solve(a, b), rtol=1e-9)
 
 
+@pytest.mark.parametrize("preset", ["zen4", "xeon"])
+def test_rows_are_exchanged_once_at_all_sizes_too(preset: str) -> None:
+    nest = pf.nest(solved, types={"a": "f64[N, N]", "b": "f64[N, M]"})
+    run = pf.compile(nest, target="cpu", machine=preset)
+    assert "at = int64(pivot" in run.source
+
+
 def test_an_index_that_the_kernel_finds_may_lie_outside_of_the_loop() -> None:
     run = pf.compile(pf.nest(kept, types={"x": "f64[N]", "t": "f64[M]"}), target="cpu")
     for last in (2, 5):

@@ -104,7 +104,10 @@ def inv(a: Any) -> Any:
 
 
 def eliminated(a: Any, b: Any) -> Any:
-    """The solution of both sides as one array, [a | b]; rows are divided, as one over a pivot of 1e-310 is infinite."""
+    """The solution of both sides as one array, [a | b]; rows are divided, as one over a pivot of 1e-310 is infinite.
+
+    Complex sums have an array of their own, whose parts stay in registers; real rows are subtracted where they lie.
+    """
     n, dtype = a.shape[0], np.result_type(a, b, 1.0)
     both = np.empty((n, n + b.shape[1]), dtype)
     both[:, :n] = a
@@ -115,7 +118,11 @@ def eliminated(a: Any, b: Any) -> Any:
             factor = both[i, k] / both[k, k]
             both[i, k + 1 :] -= factor * both[k, k + 1 :]
     for k in range(n - 1, -1, -1):
-        both[k, n:] -= both[k, k + 1 : n] @ both[k + 1 : n, n:]
+        if dtype == np.result_type(both, 1j):
+            both[k, n:] -= both[k, k + 1 : n] @ both[k + 1 : n, n:]
+        else:
+            for i in range(k + 1, n):
+                both[k, n:] -= both[k, i] * both[i, n:]
         both[k, n:] /= both[k, k]
     return both[:, n:].copy()
 
