@@ -27,6 +27,7 @@ from polyfuse.strategy.fusion.gemm_pairs import (
     joined_in_order,
     joined_in_steps,
     joined_in_tiles,
+    joined_over_windows,
 )
 from polyfuse.strategy.fusion.kernel_line import KernelLine
 from polyfuse.strategy.plan import (
@@ -346,6 +347,7 @@ def _prices(model: Model, first: Tree, second: Tree, merged: Tree) -> PairCosts:
         or joined_in_order(*parts_and_whole)
         or joined_behind_sums(*parts_and_whole)
         or joined_beside(*parts_and_whole)
+        or joined_over_windows(*parts_and_whole)
     )
     return products or ([model.cost(first), model.cost(second)], model.cost(merged))
 

@@ -64,10 +64,10 @@ def reached(nest: Nest, name: str, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(found[1:])
 
 
-def block_of(nest: Nest, product: Product, dim: int, needs: Needs) -> int:
-    """The fewest values of a dimension, from a multiple on, that hold all that each follower needs; 1 if none do.
+def block_of(nest: Nest, product: Product, dim: int, needs: Needs) -> int | None:
+    """The fewest values of a dimension, from a multiple on, that hold all that each follower needs; None if none do.
 
-    max[p, q] <- mac[2p .. 2p + 1, …]: 2, since floor(k / 2) is p for both.
+    max[p, q] <- mac[2p .. 2p + 1, …]: 2, since floor(k / 2) is p for both. None for windows that overlap.
     """
     space = nest.domains[product.statement].get_space()
     value = isl.Aff.var_on_domain(isl.LocalSpace.from_space(space), SET, dim)
@@ -75,7 +75,7 @@ def block_of(nest: Nest, product: Product, dim: int, needs: Needs) -> int:
         block = isl.Map.from_aff(value.scale_down_val(isl.Val(size)).floor())
         if all(need.apply_range(block).is_single_valued() for need in needs.values()):
             return size
-    return 1
+    return None
 
 
 def belongs(need: isl.Map, product: str, loops: tuple[Loop, ...]) -> bool:

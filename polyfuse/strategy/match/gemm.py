@@ -77,6 +77,11 @@ class Product:
         """The dimensions of batches that have the same right factor: all but those that it moves along."""
         return tuple(d for d in self.others if d not in self.right.axes)
 
+    @property
+    def is_row_of_columns(self) -> bool:
+        """True if its columns are one row of all that the right factor has: x[c, h, w] of a 1 x 1 window, along w."""
+        return any(d in self.right.axes and d not in self.left.axes for d in self.others)
+
 
 def products_of(
     nest: Nest,
@@ -170,7 +175,11 @@ def _factor(s: Statement, value: sympy.Basic, by_value: bool, still: frozenset[i
 
 
 def _roles(s: Statement, factors: list[Factor], groups: bool, still: frozenset[int]) -> list[Product]:
-    """Every choice of rows, the innermost first; with columns that are neighbours in memory, if there are any."""
+    """Every choice of rows, the innermost first; with columns that are neighbours in memory, if there are any.
+
+    Of several dimensions that may be columns it is the one along memory, if all sums and their steps lie along it: the
+    pixels of a row, for windows of one pixel. Where the other factor has columns, too, that is one choice of two.
+    """
     y = moved_axes(s.write, len(s.dims))
     if y is None:
         return []
@@ -184,6 +193,8 @@ def _roles(s: Statement, factors: list[Factor], groups: bool, still: frozenset[i
             columns = (
                 moving  # the one image of a batch is no column; windows' columns are cut short at its edges
             )
+        elif len(moving) > 1 and y[moving[0]] == last and _in_one_row(s, right, moving[0]):
+            columns = moving[:1]
         rows = [d for d in y if d in a and d not in b]
         steps = [d for d in a if d in b and d not in y and d not in still]
         if len(columns) != 1 or not rows or not steps or len({*y, *steps, *still}) != len(s.dims):
@@ -202,7 +213,16 @@ def _roles(s: Statement, factors: list[Factor], groups: bool, still: frozenset[i
                 continue
             one = Product(s.name, row, columns[0], ordered, others, left, right, lanes, across, group=group)
             found.append(one)
-    return [one for one in found if not one.across] or found
+    along = [one for one in found if not one.across]
+    return [one for one in along if not one.is_row_of_columns] or sorted(found, key=lambda one: not one.across)
+
+
+def _in_one_row(s: Statement, right: Factor, columns: int) -> bool:
+    """True if a factor moves by one along its last axis with a dimension, and no two dimensions move along one axis."""
+    access, axis = right.access, right.axes[columns]
+    if right.computed or right.axes != moved_axes(access, len(s.dims)) or axis != access.map.dim(OUT) - 1:
+        return False
+    return len(set(right.axes.values())) == len(right.axes) and step_along(access, columns, axis) == 1
 
 
 def _group(s: Statement, columns: int, y: Mapping[int, int], right: Factor) -> int | None:

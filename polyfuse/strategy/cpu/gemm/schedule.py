@@ -216,7 +216,7 @@ class _Blocks:
 
     def _block(self, dim: int) -> int:
         """The values of a dimension that what follows needs at once; inside other loops it stays outside of tiles."""
-        return 1 if self.around else block_of(self.schedule.nest, self.product, dim, self.needs)
+        return 1 if self.around else block_of(self.schedule.nest, self.product, dim, self.needs) or 1
 
     def in_blocks(
         self,
