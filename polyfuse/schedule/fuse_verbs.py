@@ -323,6 +323,7 @@ def _derived(
         if date is not None and _is_worth_a_loop(domain, date, fixed) and domain.is_subset(date.domain()):
             inner.append(Loop(fresh(loop.name, taken), ((name, date),), Leaf(name)))
             taken.add(inner[-1].name)
+    inner = _telling(domain, name, fixed, inner)
     rest: Tree = Leaf(name)
     known = [*(loop.date(name) for loop in outside), *fixed]
     for loop in reversed(_completed(domain, name, known, inner, taken)):
@@ -348,6 +349,26 @@ def _is_worth_a_loop(domain: isl.Set, date: isl.PwAff, fixed: list[isl.PwAff]) -
     together = _together(domain, [*fixed, date])
     told = (dimension(domain, d) for d in dims)
     return all(together.is_subset(pairs_where(each, "=", each)) for each in told)
+
+
+def _telling(domain: isl.Set, name: str, fixed: list[isl.PwAff], inner: list[Loop]) -> list[Loop]:
+    """The inner loops without those of remainders that do not tell, with all other dates, which value it is.
+
+    In tiles of blocks of p = 112i + j the place in a tile, j mod 16, leaves open which j it is: j would have a loop of
+    its own inside, of every sixteenth value.
+    """
+    together = _together(domain, [*fixed, *(loop.date(name) for loop in inner)])
+
+    def tells(loop: Loop) -> bool:
+        date = loop.date(name)
+        ((_, value),) = date.get_pieces()
+        moving = [d for d in range(date.dim(IN)) if date.involves_dims(IN, d, 1)]
+        if not value.dim(isl.dim_type.div) or len(moving) != 1:
+            return True
+        each = dimension(domain, moving[0])
+        return bool(together.is_subset(pairs_where(each, "=", each)))
+
+    return [loop for loop in inner if tells(loop)]
 
 
 def _completed(

@@ -42,11 +42,9 @@ def rows_asked_for(schedule: Schedule, tensor: str, copy: str) -> Schedule:
     numbers, 1 KiB of a row at a time, took one Zen 5 core 5.4 ms without and 1.3 with, 7 and 2 % of what the product
     takes at the peak; 1024 x 1024 0.48 and 0.32, 5 and 3 %.
     """
-    *around, panels, lanes = schedule.loops(copy)
-    moving = [loop for loop in around if extent(schedule.nest, loop) != 1]
-    if not moving:
-        return schedule  # one row
-    rows = moving[-1]
+    *_, rows, panels, lanes = schedule.loops(copy)
+    if extent(schedule.nest, rows) == 1:
+        return schedule  # a row of an image, of each channel: 16 x 112 x 112 numbers took 665 µs so and 749 asking
     numbers = prod(extent(schedule.nest, loop) or 1 for loop in (panels, lanes))
     row = numbers * schedule.nest.tensor(tensor).itemsize
     return schedule.prefetch(copy, tensor, rows.name, by=ceil(AHEAD_BYTES / row))

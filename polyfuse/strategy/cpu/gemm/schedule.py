@@ -12,6 +12,7 @@ does, runs in the innermost loop that holds all that it reads, and tiles are cut
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
@@ -27,7 +28,7 @@ from polyfuse.strategy.cpu.depthwise import summed_in_rows, sums_along_memory
 from polyfuse.strategy.cpu.gemm.batches_along_lines import along_lines
 from polyfuse.strategy.cpu.gemm.blocking import blockings
 from polyfuse.strategy.cpu.gemm.blocks import Blocking, Task
-from polyfuse.strategy.cpu.gemm.operand_packing import with_panels
+from polyfuse.strategy.cpu.gemm.operand_packing import panels_of, with_panels, within_rows_of_panels
 from polyfuse.strategy.cpu.gemm.problem import Question
 from polyfuse.strategy.cpu.gemm.remarks import sentences
 from polyfuse.strategy.match.epilogue import (
@@ -45,6 +46,7 @@ from polyfuse.strategy.transforms.band_verbs import (
     along_memory,
     common_loops,
     constant_extent,
+    contiguous,
     contracted,
     inside,
     on_lanes,
@@ -281,8 +283,14 @@ class _Blocks:
             schedule = self._with_those_in_tiles(schedule, rows, *columns)
         else:
             schedule = self._with_guests(schedule, rows, places)
+        packed = ((b.pack_left, task.left, p.left), (b.pack_right, task.right, p.right))
+        panels = {
+            factor.access.tensor: panel
+            for (packs, operand, factor), panel in zip(packed, panels_of(p, b), strict=True)
+            if packs and not operand.ahead
+        }
         for place in places:
-            schedule = self._guests_on_lanes(schedule, place, place in (*columns, tile))
+            schedule = self._guests_on_lanes(schedule, place, place in (*columns, tile), panels)
         if share is not None:
             schedule = schedule.bind(name, **{outer[0]: share.place})
         schedule = with_panels(schedule, self.question, task, b, block, rows)
@@ -423,8 +431,13 @@ class _Blocks:
                 raise InvalidSchedule(f"{guest} does not belong to single tiles of {self.name}")
         return schedule
 
-    def _guests_on_lanes(self, schedule: Schedule, place: str, in_tile: bool) -> Schedule:
-        """Pointwise statements at a loop over tiles in common loops, that along memory innermost, on vector lanes."""
+    def _guests_on_lanes(
+        self, schedule: Schedule, place: str, in_tile: bool, panels: Mapping[str, tuple[int, int]]
+    ) -> Schedule:
+        """Pointwise statements at a loop over tiles in common loops, that along memory innermost, on vector lanes.
+
+        What is packed in `panels`, with an axis and a width each, comes in pieces of their rows.
+        """
         keep = [loop.name for loop in schedule.loops(self.name)].index(place) + 1
         names = tuple(
             n
@@ -434,9 +447,22 @@ class _Blocks:
         schedule = rejoined(schedule, names, keep)
         for unit in units(schedule, names, keep):
             if self.name not in unit:
+                schedule = self._split_by_panels(schedule, unit, keep, panels)
                 loops = schedule.loops(unit[0])[keep:]
                 schedule = self._along(schedule, unit, loops, in_tile)
         return schedule
+
+    def _split_by_panels(
+        self, schedule: Schedule, unit: tuple[str, ...], keep: int, panels: Mapping[str, tuple[int, int]]
+    ) -> Schedule:
+        """The loop along memory of what gives a packed temporary, in pieces; others as they are."""
+        loops = schedule.loops(unit[0])[keep:]
+        panel = panels.get(schedule.nest.statement(unit[0]).write.tensor)
+        if panel is None or len(unit) > 1 or not loops:
+            return schedule
+        return within_rows_of_panels(
+            schedule, unit[0], contiguous(self.counts, schedule, unit, loops), panel
+        )
 
     def _along(
         self, schedule: Schedule, unit: tuple[str, ...], loops: tuple[Loop, ...], in_tile: bool
