@@ -408,9 +408,7 @@ def check_name(what: str, name: str) -> None:
     """BadArgument for a name that no tensor can have."""
     if not (isinstance(name, str) and name.isascii() and name.isidentifier()) or name in RESERVED:
         named = repr(name) if isinstance(name, str) else f"of type {type(name).__name__}"
-        raise BadArgument(
-            f"{what} name {named} is not a free identifier; expected such as 'x' or '{what}_0'"
-        )
+        raise BadArgument(f"{what} name {named} is not a free identifier; expected such as 'x' or '{what}_0'")
 
 
 def input(name: str, shape: Sequence[GivenSize], dtype: str = "float32") -> Value:

@@ -214,7 +214,9 @@ def _roles(s: Statement, factors: list[Factor], groups: bool, still: frozenset[i
             one = Product(s.name, row, columns[0], ordered, others, left, right, lanes, across, group=group)
             found.append(one)
     along = [one for one in found if not one.across]
-    return [one for one in along if not one.is_row_of_columns] or sorted(found, key=lambda one: not one.across)
+    return [one for one in along if not one.is_row_of_columns] or sorted(
+        found, key=lambda one: not one.across
+    )
 
 
 def _in_one_row(s: Statement, right: Factor, columns: int) -> bool:

@@ -460,9 +460,7 @@ class _Blocks:
         panel = panels.get(schedule.nest.statement(unit[0]).write.tensor)
         if panel is None or len(unit) > 1 or not loops:
             return schedule
-        return within_rows_of_panels(
-            schedule, unit[0], contiguous(self.counts, schedule, unit, loops), panel
-        )
+        return within_rows_of_panels(schedule, unit[0], contiguous(self.counts, schedule, unit, loops), panel)
 
     def _along(
         self, schedule: Schedule, unit: tuple[str, ...], loops: tuple[Loop, ...], in_tile: bool

@@ -339,9 +339,25 @@ class Tile:
         if mask is None:
             self.builder.store(value, place, align=self.itemsize)
             return
+        if isinstance(mask, ir.Constant):
+            self._store_first(value, address, sum(bool(lane.constant) for lane in mask.constant))
+            return
         kinds = [self.vector, place.type, ir.IntType(32), self.flags]
         store = self._function("masked.store", ir.VoidType(), kinds, ".p0")
         self.builder.call(store, [value, place, ir.Constant(ir.IntType(32), self.itemsize), mask])
+
+    def _store_first(self, value: Any, address: Any, count: int) -> None:
+        """Store the first lanes of a vector in halves, quarters and so on, as few as hold so many."""
+        at, size = 0, self.lanes
+        while at < count:
+            size //= 2
+            if at + size <= count:
+                lanes = ir.Constant(ir.VectorType(ir.IntType(32), size), list(range(at, at + size)))
+                part = self.builder.shuffle_vector(value, ir.Constant(self.vector, ir.Undefined), lanes)
+                place = plus(self.builder, address, at * self.itemsize)
+                place = self.builder.inttoptr(place, part.type.as_pointer())
+                self.builder.store(part, place, align=self.itemsize)
+                at += size
 
     def _both(self, vector: int, row: Any) -> Any:
         """The lanes that a vector has in a row; None if it has all of them."""
