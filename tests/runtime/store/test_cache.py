@@ -109,11 +109,11 @@ def test_every_case_compiled_and_loaded_is_what_the_oracle_says(
 
 def test_a_region_of_several_kernels_holds_no_address_of_its_process(place: Path) -> None:
     first, second = (
-        pf.compile(cases.dense(*[256] * 9, batch=4), target="cpu", machine="zen5") for _ in range(2)
+        pf.compile(cases.dense(*[512] * 9, batch=4), target="cpu", machine="zen5") for _ in range(2)
     )
     assert "first_share(" in first.source
     assert note(second).startswith("loaded"), note(first)
-    given = np.random.default_rng(0).standard_normal((4, 256)).astype(np.float32)
+    given = np.random.default_rng(0).standard_normal((4, 512)).astype(np.float32)
     np.testing.assert_array_equal(first(given), second(given))
 
 
