@@ -15,12 +15,13 @@ from polyfuse import nn
 from polyfuse.codegen.looptree.intervals import Interval, interval
 from polyfuse.codegen.looptree.joint_values import Facts, cases
 from polyfuse.ir import Nest
-from polyfuse.machine import KiB, Machine, cpu
+from polyfuse.machine import KiB, Machine, MiB, cpu
 from polyfuse.rewrite.reductions.detach_output import detach
 from tests.support.emitted import in_one_line
 from tests.support.examples import examples
 
 SMALL = cpu("small caches", 1, 32, (4 * KiB, 16 * KiB, 64 * KiB), 3.0e9)
+AVX2 = cpu("avx2", 1, 32, (32 * KiB, 512 * KiB, 32 * MiB), 3.0e9)
 
 
 def agrees(nest: Nest, **options: Any) -> pf.Executable:
@@ -227,3 +228,54 @@ def test_rows_of_pixels_go_by_inside_a_block_of_weights_that_no_cache_holds() ->
     net = agrees(convolution((1, 64, 8, 8), 64, (3, 3), "NCHW", padding=1), machine=SMALL)
     lines = net.source[net.source.index("def zero_mac_bias_relu(") :].splitlines()
     assert [line.split()[1] for line in lines if line.strip().startswith("for ")][:2] == ["j", "k"]
+
+
+
+
+def one_pixel_windows(pixels: int, filters: int = 24, channels: int = 16) -> Nest:
+    """A convolution by windows of one pixel, with bias and ReLU."""
+    return convolution((1, channels, pixels, pixels), filters, (1, 1), "NCHW")
+
+
+@pytest.mark.parametrize("pixels", [16, 21, 28])
+def test_rows_of_pixels_are_columns_of_a_product(pixels: int) -> None:
+    """Filters as columns would have to be turned, as they lie an image apart."""
+    net = agrees(one_pixel_windows(pixels), machine=AVX2, force={"coalesce of mac0": False})
+    assert "tile_mac" in net.source
+    assert "store_transposed" not in net.source
+
+
+@pytest.mark.parametrize(("channels", "filters", "pixels"), [(16, 96, 112), (24, 144, 56)])
+def test_an_image_as_one_row_is_packed_in_pieces_of_a_panels_row(
+    channels: int, filters: int, pixels: int
+) -> None:
+    """Rows of 56 pixels begin inside panels of 16, at multiples of 8."""
+    nest = convolution((1, channels, pixels, pixels), filters, (1, 1), "NCHW")
+    net = pf.compile(nest, target="cpu", machine=AVX2, force={"coalesce of mac0": True})
+    assert "x_rows = on_heap(" in net.source
+    assert not [line for line in net.source.splitlines() if line.strip().startswith("x_rows[uint64(")]
+    x = np.random.default_rng(0).integers(-3, 4, (1, channels, pixels, pixels)).astype("float32")
+    w, b = (nest.constants[name] for name in ("w0", "b0"))
+    sums = w.reshape(filters, channels) @ x.reshape(channels, -1) + b[:, None]
+    np.testing.assert_array_equal(net(x).reshape(filters, -1), np.maximum(sums, 0))
+
+
+def test_windows_behind_rows_of_pixels_are_another_kernel() -> None:
+    """No tile of a row holds a window of three, so that all windows would run behind all tiles, from memory."""
+    w = np.random.default_rng(1).integers(-3, 4, (96, 1, 3, 3)).astype("float32")
+    first = nn.relu(
+        nn.conv2d(nn.input("x", (1, 16, 32, 32)), np.ones((96, 16, 1, 1), "float32"), None)
+    )
+    nest = nn.lower(nn.relu(nn.conv2d(first, w, None, padding=1, groups=96)))
+    net = agrees(nest, machine=AVX2, force={"coalesce of mac0": False})
+    assert "tile_mac(" in net.source
+    assert not any({"mac0", "mac1"} <= {*kernel.statements} for kernel in net.kernels)
+
+
+@pytest.mark.parametrize("columns", [17, 18, 19, 20, 21, 23, 25, 28, 30, 31])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_of_tiles_that_end_inside_a_vector(columns: int, dtype: str) -> None:
+    """They are stored in halves and quarters of a vector, and nothing behind them is."""
+    rng = np.random.default_rng(1)
+    b = rng.integers(-3, 4, (9, columns)).astype(dtype)
+    agrees(nn.lower(nn.input("a", (13, 9), dtype) @ nn.constant(b, "b")), machine=AVX2)
