@@ -230,8 +230,6 @@ def test_rows_of_pixels_go_by_inside_a_block_of_weights_that_no_cache_holds() ->
     assert [line.split()[1] for line in lines if line.strip().startswith("for ")][:2] == ["j", "k"]
 
 
-
-
 def one_pixel_windows(pixels: int, filters: int = 24, channels: int = 16) -> Nest:
     """A convolution by windows of one pixel, with bias and ReLU."""
     return convolution((1, channels, pixels, pixels), filters, (1, 1), "NCHW")
@@ -263,9 +261,7 @@ def test_an_image_as_one_row_is_packed_in_pieces_of_a_panels_row(
 def test_windows_behind_rows_of_pixels_are_another_kernel() -> None:
     """No tile of a row holds a window of three, so that all windows would run behind all tiles, from memory."""
     w = np.random.default_rng(1).integers(-3, 4, (96, 1, 3, 3)).astype("float32")
-    first = nn.relu(
-        nn.conv2d(nn.input("x", (1, 16, 32, 32)), np.ones((96, 16, 1, 1), "float32"), None)
-    )
+    first = nn.relu(nn.conv2d(nn.input("x", (1, 16, 32, 32)), np.ones((96, 16, 1, 1), "float32"), None))
     nest = nn.lower(nn.relu(nn.conv2d(first, w, None, padding=1, groups=96)))
     net = agrees(nest, machine=AVX2, force={"coalesce of mac0": False})
     assert "tile_mac(" in net.source

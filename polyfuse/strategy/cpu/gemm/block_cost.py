@@ -37,8 +37,8 @@ SUMS_EXPOSED = 0.5
 """The part of the time to load sums from L2 and store them, once a block of steps, that is not hidden. An estimate."""
 
 CUT = 60
-"""Cycles more of a tile whose rows end inside a vector, which are stored in parts: 192 x 32 x 28 took 7.0 µs for 6.2 with
-32 columns, and 192 x 32 x 108 19.4 for 19.0 with 112, in tiles of 6 x 16 (one core of a Zen 3)."""
+"""Cycles more of a tile whose rows end inside a vector, which are stored in parts: 192 x 32 x 28 took 7.0 µs for 6.2
+with 32 columns, and 192 x 32 x 108 19.4 for 19.0 with 112, in tiles of 6 x 16 (one core of a Zen 3)."""
 
 TRANSPOSING = 4.0
 """The slowdown of sums that are turned when they leave their tile. An estimate, like `STRIDED`."""

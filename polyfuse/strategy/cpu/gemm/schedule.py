@@ -284,13 +284,13 @@ class _Blocks:
         else:
             schedule = self._with_guests(schedule, rows, places)
         packed = ((b.pack_left, task.left, p.left), (b.pack_right, task.right, p.right))
-        panels = {
+        in_panels = {
             factor.access.tensor: panel
             for (packs, operand, factor), panel in zip(packed, panels_of(p, b), strict=True)
             if packs and not operand.ahead
         }
         for place in places:
-            schedule = self._guests_on_lanes(schedule, place, place in (*columns, tile), panels)
+            schedule = self._guests_on_lanes(schedule, place, place in (*columns, tile), in_panels)
         if share is not None:
             schedule = schedule.bind(name, **{outer[0]: share.place})
         schedule = with_panels(schedule, self.question, task, b, block, rows)
