@@ -9,7 +9,7 @@ A factor is a read, or a value of reads and numbers that depends on its part of 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import gcd
 
 import islpy as isl
@@ -53,6 +53,7 @@ class Product:
     rows or columns: batches, or more rows. Columns lie along axis `lanes` of the sums; `across`: it is not the last.
     Panels of columns begin where their blocks do if `group` is a multiple of their width: 16 for y[16 * g + f] and
     w[16 * g + f, k], the filters f of 16 in each group g of a convolution; 0: nothing else moves along their axes.
+    With `of_several` columns are one row of all that the right factor has: the pixels of a row of x[c, h, w].
     """
 
     statement: str
@@ -65,6 +66,7 @@ class Product:
     lanes: int
     across: bool
     group: int = field(default=0, kw_only=True)
+    of_several: bool = field(default=False, kw_only=True)
 
     @property
     def windowed(self) -> tuple[int, ...]:
@@ -76,11 +78,6 @@ class Product:
     def alike(self) -> tuple[int, ...]:
         """The dimensions of batches that have the same right factor: all but those that it moves along."""
         return tuple(d for d in self.others if d not in self.right.axes)
-
-    @property
-    def is_row_of_columns(self) -> bool:
-        """True if its columns are one row of all that the right factor has: x[c, h, w] of a 1 x 1 window, along w."""
-        return any(d in self.right.axes and d not in self.left.axes for d in self.others)
 
 
 def products_of(
@@ -189,12 +186,13 @@ def _roles(s: Statement, factors: list[Factor], groups: bool, still: frozenset[i
         a, b = left.axes, right.axes
         columns = sorted((d for d in y if d in b and d not in a), key=lambda d: y[d] != last)
         moving = [d for d in columns if d not in once]
+        of_several = False
         if len(moving) == 1 and _is_alone(b, moving[0]):
             columns = (
                 moving  # the one image of a batch is no column; windows' columns are cut short at its edges
             )
         elif len(moving) > 1 and y[moving[0]] == last and _in_one_row(s, right, moving[0]):
-            columns = moving[:1]
+            columns, of_several = moving[:1], True
         rows = [d for d in y if d in a and d not in b]
         steps = [d for d in a if d in b and d not in y and d not in still]
         if len(columns) != 1 or not rows or not steps or len({*y, *steps, *still}) != len(s.dims):
@@ -212,11 +210,9 @@ def _roles(s: Statement, factors: list[Factor], groups: bool, still: frozenset[i
             ):
                 continue
             one = Product(s.name, row, columns[0], ordered, others, left, right, lanes, across, group=group)
-            found.append(one)
-    along = [one for one in found if not one.across]
-    return [one for one in along if not one.is_row_of_columns] or sorted(
-        found, key=lambda one: not one.across
-    )
+            found.append(replace(one, of_several=of_several))
+    usual = [one for one in found if not (one.across or one.of_several)]
+    return usual or sorted(found, key=lambda one: not one.across)
 
 
 def _in_one_row(s: Statement, right: Factor, columns: int) -> bool:

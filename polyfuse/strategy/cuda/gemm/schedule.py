@@ -267,7 +267,7 @@ def why_seen(kernel: Kernel, sums: str) -> Refused | None:
 
 def of_one_step(choices: tuple[Product, ...]) -> Product | None:
     """A product whose sums run over one dimension, no window's, its columns along last axes; None if it has none."""
-    fits = (p for p in choices if len(p.steps) == 1 and not (p.windowed or p.across or p.is_row_of_columns))
+    fits = (p for p in choices if len(p.steps) == 1 and not (p.windowed or p.across or p.of_several))
     return next(fits, None)
 
 
