@@ -22,9 +22,8 @@ class Decision:
     """One producer–consumer pair (or two readers of one input): fused or not, and why.
 
     `at` is the innermost loop the two share, or the deepest one tried. `bytes_saved` no longer cross a kernel's
-    border, `launches_saved` kernels are no longer started. Costs are in seconds, for the kernels of the two alone; they
-    are 0 for a fusion that is illegal, which is not priced. `chosen` says that a
-    wish decided, and not the costs.
+    border, `launches_saved` kernels are no longer started. Costs are in seconds, for the kernels of the two alone; 0
+    for a fusion that is illegal, which is not priced. `chosen` says that a wish decided, and not the costs.
     """
 
     producer: str

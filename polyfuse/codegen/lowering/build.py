@@ -297,11 +297,10 @@ class _Builder:
         apart = sections(loop) if inner.get_type() != isl.ast_node_type.for_ else {}
         body = self._in_sections(loop, inner, here) if apart else self._node(inner, replace(here, loop=loop))
         on_gpu = loop.math != "ieee" or bool(self.bounds)
-        if loop.bind == "microkernel" and on_gpu and inner.get_type() != isl.ast_node_type.for_:
-            # a tile of one step, which isl makes no loop of, is one operation like the others
-            body = For(loop.name, ast.Constant(0), ast.Constant(1), 1, loop.bind, body)
-        elif loop.bind == "microkernel" and inner.get_type() != isl.ast_node_type.for_:
-            body = from_next_step(body)
+        if loop.bind == "microkernel" and inner.get_type() != isl.ast_node_type.for_:
+            # isl makes no loop of one step; on a GPU the tile is one operation like the others
+            one = For(loop.name, ast.Constant(0), ast.Constant(1), 1, loop.bind, body)
+            body = one if on_gpu else from_next_step(body)
         if loop.bind in ON_CORES:
             # every core has its own buffers; isl leaves out a loop of one value, and may make several loops of one
             body = per_core(body, self._allocations({b.tensor for _, b in buffers_of(loop)}))

@@ -37,14 +37,14 @@ ENTRY = 20
 LEAST_ISSUE = 0.5
 """Cycles of a vector multiply-add at least, however narrow: two begin in a cycle."""
 
+PAGE = 4096
+"""Bytes of a page, whose end no prefetcher crosses; and of one way of an L1 cache, which is indexed inside a page."""
+
 MISSED = 11.0
 """Cycles of a line that comes into L1 unasked for, where several that are needed at once lie in pages of their own. Of
 products of 1 x 1 windows, whose rows are 6 neighbours in memory, times beyond those expected without it, per line that
 they touch, ns: 256 to 64 channels of 56 x 56 3.6, 64 to 256 3.5, 512 to 128 of 28 x 28 3.5, 128 to 512 3.6; of 64 to 64
 of 56 x 56, whose lines stay in L1 for several tiles, 4 per line that there is (one core of a Zen 3)."""
-
-PAGE = 4096
-"""Bytes of a page, whose end no prefetcher crosses; and of one way of an L1 cache, which is indexed inside a page."""
 
 
 def tile_seconds(counts: Counts, part: Tree, machine: CpuMachine) -> float:
@@ -116,9 +116,23 @@ def _missed(
     if not far:
         return 0.0
     lines, size = prod(extent for _, extent in far), min(size for size, _ in far)
-    if lines <= machine.levels[CACHED].size // 2 // max(LINE, gcd(size, PAGE)):
+    if lines <= lines_held(machine.levels[CACHED].size // 2, size):
         return 0.0
-    return lines * ceil(along * tensor.itemsize / LINE) * min(1.0, 4 * size / PAGE) * MISSED
+    return cycles_missed(lines * ceil(along * tensor.itemsize / LINE), size)
+
+
+def lines_held(size: int, stride: int) -> int:
+    """The lines that stay in so many bytes of a cache, by the sets that they fall into: 2 KiB apart few.
+
+    >>> lines_held(32 * 1024, 64), lines_held(32 * 1024, 2048), lines_held(32 * 1024, 2048 + 64)
+    (512, 16, 512)
+    """
+    return size // max(LINE, gcd(stride, PAGE))
+
+
+def cycles_missed(lines: float, stride: int) -> float:
+    """The cycles in which so many lines come in: fewer where several lie in a page."""
+    return lines * min(1.0, 4 * stride / PAGE) * MISSED
 
 
 def _bytes_apart(tensor: Tensor, access: Access, loop: Loop, name: str) -> int:

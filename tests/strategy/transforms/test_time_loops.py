@@ -108,7 +108,7 @@ def along_diagonals(A: f64[19, 19]):  # noqa: F821
 
 
 def test_isl_is_not_asked_about_large_quotients() -> None:
-    """Of more relations of this kind it does not end, and its limit on operations does not stop it."""
+    """isl's scheduler does not end where many dependences have them, and its limit on operations does not stop it."""
     nest = expand_temporaries(along_diagonals).nest
     assert "have too large quotients" in str(found_by_isl(nest, nest.order))
 

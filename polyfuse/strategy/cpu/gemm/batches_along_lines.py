@@ -46,9 +46,7 @@ def along_lines(
             batch = need.apply_range(value)
             if not batch.is_single_valued():
                 continue
-            simple = batch.gist_domain(batch.domain())
-            date = isl.PwMultiAff.from_map(simple if simple.is_single_valued() else batch)
-            own = dims_of(date.get_pw_aff(0))
+            own = dims_of(isl.PwMultiAff.from_map(batch).get_pw_aff(0).gist(batch.domain()))
             for access in nest.statement(follower).accesses if len(own) == 1 else ():
                 moved = counts.elements_between(access, *own) * nest.tensor(access.tensor).itemsize
                 far = counts.tensor_bytes(access.tensor) > machine.levels[CACHED].size

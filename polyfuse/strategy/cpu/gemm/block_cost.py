@@ -10,7 +10,7 @@ from math import ceil, gcd
 
 from polyfuse.strategy.cost.cpu_loops import LINE
 from polyfuse.strategy.cost.read_again import STRIDED
-from polyfuse.strategy.cost.register_tiles import ENTRY, LATENCY, MISSED, PAGE
+from polyfuse.strategy.cost.register_tiles import ENTRY, LATENCY, PAGE, cycles_missed, lines_held
 from polyfuse.strategy.cpu.gemm.blocks import Blocking, Operand, Task
 
 STREAM_EXPOSED = 0.2
@@ -244,9 +244,9 @@ def _apart_seconds(task: Task, rows: int, lines: int, together: int, stride: int
     in: a thirty-second of them where lines lie 2 KiB apart.
     """
     every = task.extents.rows
-    stays = together * max(LINE, gcd(stride, PAGE)) <= task.l1.size // 2
+    stays = together <= lines_held(task.l1.size // 2, stride)
     parts = every * task.itemsize / LINE if stays else ceil(every / rows) * _lines(rows * task.itemsize)
-    return lines * parts * min(1.0, 4 * stride / PAGE) * MISSED * task.machine.cycle
+    return cycles_missed(lines * parts, stride) * task.machine.cycle
 
 
 def by_lines(task: Task) -> bool:
@@ -259,7 +259,7 @@ def steps_held(task: Task, size: int) -> int:
 
     Lines 2 KiB apart fall into a thirty-second of the sets.
     """
-    return size // (task.extents.window * max(LINE, gcd(task.left.stride, PAGE)))
+    return lines_held(size, task.left.stride) // task.extents.window
 
 
 def _lines(size: int) -> float:

@@ -19,6 +19,9 @@ from polyfuse.strategy.cpu.gemm.problem import Question
 from polyfuse.strategy.match.gemm import Factor, Product, step_along
 from polyfuse.strategy.transforms.packing import added, packed, packed_by_cores, packed_once, rows_asked_for
 
+Panel = tuple[int, int]
+"""The axis of a tensor along which its panels lie, and their width."""
+
 
 def with_panels(
     schedule: Schedule, question: Question, task: Task, b: Blocking, block: str | None, rows: str
@@ -28,7 +31,7 @@ def with_panels(
     `block` is the loop over blocks of b, if there are several parts of it, and `rows` the one over tiles of rows.
     """
     p, name = question.product, question.product.statement
-    left, right = panels_of(p, b)
+    left, right = _panels(p, b)
     before = schedule
     if b.pack_right and task.right.ahead:
         shared = task.right.by_cores or (not task.right.fixed and task.machine.units > 1)
@@ -45,19 +48,29 @@ def with_panels(
     return packed(schedule, p.left.name, name, rows, panel) if b.pack_left else schedule
 
 
-def panels_of(product: Product, b: Blocking) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The axis and the width of the panels of each factor, the left one first."""
+def packed_inside(product: Product, task: Task, b: Blocking) -> dict[str, Panel]:
+    """The panels of the tensors that are packed inside of the product's loops."""
+    packed = ((b.pack_left, task.left, product.left), (b.pack_right, task.right, product.right))
+    return {
+        factor.access.tensor: panel
+        for (packs, operand, factor), panel in zip(packed, _panels(product, b), strict=True)
+        if packs and not operand.ahead
+    }
+
+
+def _panels(product: Product, b: Blocking) -> tuple[Panel, Panel]:
+    """The panels of each factor, the left one first."""
     left, right = product.left, product.right
     return _panel(left, product.rows, b.rows), _panel(right, product.columns, b.columns)
 
 
-def within_rows_of_panels(schedule: Schedule, name: str, inner: Loop, panel: tuple[int, int]) -> Schedule:
+def within_rows_of_panels(schedule: Schedule, name: str, inner: Loop, panel: Panel) -> Schedule:
     """A loop of what gives values in panels split in pieces that lie in one row of a panel each.
 
     Panels of 16 along 56i + j: for i: for j: x_rows[…]  ->  for i: for j (8 at a time): for j_in: x_rows[…]
 
-    Number by number, each with a quotient and a remainder, 16 x 112 x 112 numbers took 610 of a product's 1190 µs, and
-    40 so (one Zen 3 core).
+    Number by number, each with a quotient and a remainder, 16 x 112 x 112 numbers took 640 of a product's 1180 µs, and
+    30 so (one Zen 3 core).
     """
     axis, size = panel
     value = schedule.nest.statement(name).write.subscripts().get_pw_aff(axis)
@@ -74,7 +87,7 @@ def within_rows_of_panels(schedule: Schedule, name: str, inner: Loop, panel: tup
     return schedule.split(name, inner.name, width)
 
 
-def _panel(factor: Factor, dim: int, size: int) -> tuple[int, int]:
+def _panel(factor: Factor, dim: int, size: int) -> Panel:
     """The axis of a factor that a dimension moves along, and the width of a panel there for so many of its values.
 
     6 pixels of x[m, 2k, 2l] along l take 12 numbers of a row of x. A factor's value moves by one along its own axes.

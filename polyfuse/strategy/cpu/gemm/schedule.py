@@ -28,7 +28,12 @@ from polyfuse.strategy.cpu.depthwise import summed_in_rows, sums_along_memory
 from polyfuse.strategy.cpu.gemm.batches_along_lines import along_lines
 from polyfuse.strategy.cpu.gemm.blocking import blockings
 from polyfuse.strategy.cpu.gemm.blocks import Blocking, Task
-from polyfuse.strategy.cpu.gemm.operand_packing import panels_of, with_panels, within_rows_of_panels
+from polyfuse.strategy.cpu.gemm.operand_packing import (
+    Panel,
+    packed_inside,
+    with_panels,
+    within_rows_of_panels,
+)
 from polyfuse.strategy.cpu.gemm.problem import Question
 from polyfuse.strategy.cpu.gemm.remarks import sentences
 from polyfuse.strategy.match.epilogue import (
@@ -283,12 +288,7 @@ class _Blocks:
             schedule = self._with_those_in_tiles(schedule, rows, *columns)
         else:
             schedule = self._with_guests(schedule, rows, places)
-        packed = ((b.pack_left, task.left, p.left), (b.pack_right, task.right, p.right))
-        in_panels = {
-            factor.access.tensor: panel
-            for (packs, operand, factor), panel in zip(packed, panels_of(p, b), strict=True)
-            if packs and not operand.ahead
-        }
+        in_panels = packed_inside(p, task, b)
         for place in places:
             schedule = self._guests_on_lanes(schedule, place, place in (*columns, tile), in_panels)
         if share is not None:
@@ -432,11 +432,11 @@ class _Blocks:
         return schedule
 
     def _guests_on_lanes(
-        self, schedule: Schedule, place: str, in_tile: bool, panels: Mapping[str, tuple[int, int]]
+        self, schedule: Schedule, place: str, in_tile: bool, panels: Mapping[str, Panel]
     ) -> Schedule:
         """Pointwise statements at a loop over tiles in common loops, that along memory innermost, on vector lanes.
 
-        What is packed in `panels`, with an axis and a width each, comes in pieces of their rows.
+        What is packed in `panels` comes in pieces of their rows.
         """
         keep = [loop.name for loop in schedule.loops(self.name)].index(place) + 1
         names = tuple(
@@ -453,7 +453,7 @@ class _Blocks:
         return schedule
 
     def _split_by_panels(
-        self, schedule: Schedule, unit: tuple[str, ...], keep: int, panels: Mapping[str, tuple[int, int]]
+        self, schedule: Schedule, unit: tuple[str, ...], keep: int, panels: Mapping[str, Panel]
     ) -> Schedule:
         """The loop along memory of what gives a packed temporary, in pieces; others as they are."""
         loops = schedule.loops(unit[0])[keep:]

@@ -97,7 +97,7 @@ def of(text: str) -> list[list[ast.stmt]]:
 
 
 def common(text: str, own: str) -> list[str] | None:
-    """What is before, in the branches and behind, as text."""
+    """Return the text of three parts: before both branches, the branches themselves, behind them."""
     bodies = of(text)
     (test,) = ast.parse(text).body
     assert isinstance(test, ast.If)

@@ -57,9 +57,9 @@ def merged(
     same = _Same(own, sizes | _indices_of([*then, *other]), _zero_where(test), arrays)
     shorter = min(map(len, bodies))
     first = last = 0
-    while first < shorter and same.statements(then[first], other[first]):
+    while first < shorter and same.nodes(then[first], other[first]):
         first += 1
-    while first + last < shorter and same.statements(then[-1 - last], other[-1 - last]):
+    while first + last < shorter and same.nodes(then[-1 - last], other[-1 - last]):
         last += 1
     if not first + last or not same.makes_alike():
         return None
@@ -100,21 +100,18 @@ class _Same:
     arrays: Arrays
     names: dict[str, str] = field(default_factory=dict)
 
-    def statements(self, left: ast.stmt, right: ast.stmt) -> bool:
-        """True if these are the same, under the names so far and perhaps more; else the names stay."""
-        return self._nodes(left, right)
-
     def makes_alike(self) -> bool:
         """True if arrays of one name are made alike."""
         kinds = [(self.arrays.get(old), self.arrays.get(new)) for old, new in self.names.items()]
         return all(
-            (one is None and two is None) or (one is not None and two is not None and self._nodes(one, two))
+            (one is None and two is None) or (one is not None and two is not None and self.nodes(one, two))
             for one, two in kinds
         )
 
-    def _nodes(self, left: object, right: object) -> bool:
+    def nodes(self, left: object, right: object) -> bool:
+        """True if two statements, or parts, are the same under the names so far and perhaps more; else these stay."""
         if isinstance(left, list) and isinstance(right, list):
-            return len(left) == len(right) and all(map(self._nodes, left, right))
+            return len(left) == len(right) and all(map(self.nodes, left, right))
         if not isinstance(left, ast.AST) or not isinstance(right, ast.AST):
             return type(left) is type(right) and left == right
         before = dict(self.names)
@@ -122,7 +119,7 @@ class _Same:
             return True
         same_kind = type(left) is type(right) and not isinstance(left, ast.Name)
         if same_kind and all(
-            self._nodes(getattr(left, f, None), getattr(right, f, None)) for f in left._fields
+            self.nodes(getattr(left, f, None), getattr(right, f, None)) for f in left._fields
         ):
             return True
         self.names = before
