@@ -64,6 +64,10 @@ TURNS = 3
 PATIENCE = 1.5
 """Turns of each side in `--step times`, and processor seconds after which a side has no further turn."""
 
+PAUSE = 0.05
+"""Seconds before a turn on several threads. OpenBLAS's threads look for work for some 25 ms after a call, and those of
+XLA and OpenMP for less, on the cores that the next side runs on."""
+
 
 @dataclass(frozen=True)
 class Program:
@@ -205,7 +209,6 @@ def timed(program: Program, sizes_text: str, peers: Sequence[str], clock: str) -
     sizes = sizes_of(program, sizes_text)
     arguments = program.arguments(sizes)
     changed = set(program.info["output_args"])
-    now = time.perf_counter if clock == "wall" else time.process_time
     started = time.process_time()
     sides = {"polyfuse": Side(_compiled(program, sizes)), "NumPy": Side(program.function)}
     compiled = time.process_time() - started
@@ -218,7 +221,6 @@ def timed(program: Program, sizes_text: str, peers: Sequence[str], clock: str) -
         own = [copy.deepcopy(value) if name in changed else value for name, value in arguments.items()]
         return side.ready(own)
 
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, side in list(sides.items()):
@@ -229,15 +231,7 @@ def timed(program: Program, sizes_text: str, peers: Sequence[str], clock: str) -
                 if name == "polyfuse":
                     raise
                 del sides[name]
-        for _ in range(TURNS if clock == "cpu" else 2 * TURNS + 1):
-            for name, side in sides.items():
-                if sum(seconds[name]) < PATIENCE:
-                    given = fresh(side)
-                    started = now()
-                    side.run(*given)
-                    seconds[name].append(now() - started)
-    middle = min if clock == "cpu" else statistics.median
-    best = {name: middle(found) for name, found in seconds.items() if found}
+        best = _in_turns(sides, fresh, clock)
     others = min(value for name, value in best.items() if name != "polyfuse")
     every = ("polyfuse", "NumPy", *peers)
     times = " | ".join(f"{1e3 * best[name]:.3g}" if name in best else "-" for name in every)
@@ -250,6 +244,28 @@ class Side:
 
     run: Callable[..., Any]
     ready: Callable[[list[Any]], list[Any]] = list
+
+
+def _in_turns(
+    sides: Mapping[str, Side], fresh: Callable[[Side], list[Any]], clock: str
+) -> dict[str, float]:
+    """Seconds of a call of each side: the least on one thread, the median of those that follow a call of their own."""
+    threaded = clock == "wall"
+    now = time.perf_counter if threaded else time.process_time
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(2 * TURNS + 1 if threaded else TURNS):
+        for name, side in sides.items():
+            if sum(seconds[name]) >= PATIENCE:
+                continue
+            if threaded:
+                time.sleep(PAUSE)
+                side.run(*fresh(side))  # wakes its own threads
+            given = fresh(side)
+            started = now()
+            side.run(*given)
+            seconds[name].append(now() - started)
+    middle = statistics.median if threaded else min
+    return {name: middle(found) for name, found in seconds.items()}
 
 
 def _compiled(program: Program, sizes: Mapping[str, Any]) -> Callable[..., Any]:
