@@ -246,9 +246,7 @@ class Side:
     ready: Callable[[list[Any]], list[Any]] = list
 
 
-def _in_turns(
-    sides: Mapping[str, Side], fresh: Callable[[Side], list[Any]], clock: str
-) -> dict[str, float]:
+def _in_turns(sides: Mapping[str, Side], fresh: Callable[[Side], list[Any]], clock: str) -> dict[str, float]:
     """Seconds of a call of each side: the least on one thread, the median of those that follow a call of their own."""
     threaded = clock == "wall"
     now = time.perf_counter if threaded else time.process_time

@@ -1,7 +1,8 @@
 """One model measured: what of it runs in polyfuse, how far off it is, how long it compiles and takes.
 
 cold: in a process whose cache is empty: coverage, the compile, the memory it takes, the error
-warm: in another one: the compile that finds its kernels in the cache, and times in turns with other sides
+warm: in another one: the compile that finds its kernels in the cache, and times in turns with other sides; with weights
+      as constants those of the nest by itself, too, as `from_torch` makes it
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import torch
 
+import polyfuse as pf
 from benchmarks.torch_models.cases import case
 from benchmarks.torch_models.coverage import coverage
 from benchmarks.torch_models.peers import peers
@@ -56,6 +58,10 @@ def warm(name: str, size: int, layers: int | None, freeze: bool, others: Sequenc
         since, (_, fast, _) = _processor_time(), _compiled(made, freeze)
         yield {"cached CPU s": _processor_time() - since}
         calls = {"ms": fast}
+        if freeze:
+            since, exported = _processor_time(), _exported(made)
+            yield {"exported CPU s": _processor_time() - since}
+            calls["exported ms"] = exported
         for side, call, seconds in peers(made, others):
             if isinstance(call, str):
                 yield {f"no {side}": call}
@@ -77,6 +83,14 @@ def _compiled(made: Case, freeze: bool) -> tuple[Record, Callable[[], Any], tupl
     fast = torch.compile(made.model, backend=partial(backend, record=record), options=options)
     call = partial(fast, *made.args, **made.named)
     return record, call, _tensors(call())
+
+
+def _exported(made: Case) -> Callable[[], Any]:
+    """A call of a model's nest by itself, its weights constants, with arrays: as onnxruntime is called."""
+    executable = pf.compile(pf.from_torch(made.model, made.args, example_kwargs=made.named))
+    call = partial(executable, *(tensor.numpy() for tensor in (*made.args, *made.named.values())))
+    call()
+    return call
 
 
 def _cold(made: Case, freeze: bool, flops: dict[tuple[int, str], int], every: int) -> Iterator[Row]:

@@ -30,7 +30,7 @@ from polyfuse.torch.options import Options
 from polyfuse.torch.record import Region
 from polyfuse.torch.symbols import Values, last_axes, number, values_of
 from polyfuse.torch.threads import on_threads
-from polyfuse.torch.weights import Held
+from polyfuse.torch.weights import Held, HeldWeights
 
 Key = tuple[Any, ...]
 Pass = Callable[[torch.Tensor], Any]
@@ -73,7 +73,7 @@ class Compilation:
     module: torch.fx.GraphModule
     nest: Nest
     executable: Executable
-    held: tuple[Held, ...]
+    held: HeldWeights
     fixed: Values
 
 
@@ -91,7 +91,7 @@ class Call:
     run: Callable[..., Any]
     several: bool
     forms: tuple[Form, ...]
-    held: tuple[Held, ...]
+    held: HeldWeights
     passed: tuple[tuple[int, Pass], ...]
 
     def __call__(self, args: tuple[Any, ...]) -> Any:
@@ -105,11 +105,9 @@ class Call:
 
     def update(self, args: tuple[Any, ...]) -> None:
         """Replace the weights that are others than in the call before."""
-        new = [one for one in self.held if one.changed(args[one.at])]
-        if new:
-            self.executable.replace_constants({one.name: array_of(args[one.at]) for one in new})
-            for one in new:
-                one.take(args[one.at])
+        if new := self.held.changed(args):
+            self.executable.replace_constants({one.name: array_of(tensor) for one, tensor in new})
+            self.held.take(new)
 
 
 class Compiled(torch.nn.Module):
@@ -213,12 +211,12 @@ class Compiled(torch.nn.Module):
         held = self._holds(module, args)
         nest = nest_of(module, self._record.name, {one.name: one.tensor for one in held}, fixed)
         executable = compile(nest, **self._arguments(module))
-        return Compilation(module, nest, executable, held, fixed)
+        return Compilation(module, nest, executable, HeldWeights(held), fixed)
 
     def _as_call(self, made: Compilation, values: Values) -> Call:
         """The call of an executable at some values of torch's symbols."""
         several, metas = outputs(made.module)
-        constant = {one.at for one in made.held}
+        constant = {one.at for one in made.held.every}
         passed = {
             at: meta
             for at, meta in enumerate(self._metas)

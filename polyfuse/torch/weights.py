@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter, methodcaller
 
 import torch
+
+ADDRESS, VERSION = methodcaller("data_ptr"), attrgetter("_version")
 
 
 @dataclass
@@ -22,13 +26,47 @@ class Held:
         """A weight as it is now."""
         return Held(at, name, tensor.detach(), tensor._version, tensor.data_ptr())
 
-    def changed(self, now: torch.Tensor) -> bool:
-        """Whether a call passes another tensor, or one written to since: torch counts writes, but not those to .data.
-
-        The tensor that is kept keeps its memory, so that no other can have the same address.
-        """
-        return bool(now.data_ptr() != self.address or now._version != self.version)
-
     def take(self, now: torch.Tensor) -> None:
         """Hold this tensor in its place."""
         self.tensor, self.version, self.address = now.detach(), now._version, now.data_ptr()
+
+
+@dataclass
+class HeldWeights:
+    """All weights that are constants of a nest, with their versions and addresses in lists.
+
+    A call compares the lists: a model has hundreds of weights, and asking each by a method took MobileNetV2's 52 µs.
+    """
+
+    every: tuple[Held, ...]
+    versions: list[int] = field(init=False)
+    addresses: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._note()
+
+    def changed(self, args: Sequence[torch.Tensor]) -> list[tuple[Held, torch.Tensor]]:
+        """The weights of which a call passes another tensor, or one written to since, each with that tensor.
+
+        torch counts writes, but not those to .data. A tensor that is held keeps its memory, so that no other can have
+        the same address.
+        """
+        now = [args[one.at] for one in self.every]
+        addresses, versions = list(map(ADDRESS, now)), list(map(VERSION, now))
+        if addresses == self.addresses and versions == self.versions:
+            return []
+        return [
+            (one, tensor)
+            for one, tensor, address, version in zip(self.every, now, addresses, versions, strict=True)
+            if (one.address, one.version) != (address, version)
+        ]
+
+    def take(self, new: Sequence[tuple[Held, torch.Tensor]]) -> None:
+        """Hold these tensors in the places of weights."""
+        for one, tensor in new:
+            one.take(tensor)
+        self._note()
+
+    def _note(self) -> None:
+        self.versions = [one.version for one in self.every]
+        self.addresses = [one.address for one in self.every]

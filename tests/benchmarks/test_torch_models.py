@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from benchmarks.torch_models.__main__ import table  # noqa: E402  # needs torch
+from benchmarks.torch_models.__main__ import summary, table  # noqa: E402  # needs torch
 from benchmarks.torch_models.cases import case  # noqa: E402
 from benchmarks.torch_models.coverage import coverage  # noqa: E402
 
@@ -42,3 +42,14 @@ def test_a_row_says_what_is_wrong() -> None:
     assert second.startswith("| b, 1 layers |")
     assert second.endswith("| WRONG; 1 regions run in eager |")
     assert third.endswith("| stopped |")
+
+
+def test_both_ways_into_polyfuse_are_compared_with_the_fastest_other_side() -> None:
+    row = {"model": "a", "error": 0.0, "error of torch": 0.0, "ms": 2.0, "exported ms": 1.0}
+    row |= {"eager ms": 4.0, "onnxruntime ms": 1.5}
+    *_, line = table([row])
+    assert "| 2 | 1 | 4 |  | 1.5 | 0.75 | 1.50 |" in line
+    assert summary([row]) == (
+        "1 of 1 right; by torch.compile 0 of 1 at least 1, geometric mean 0.75, worst 0.75; "
+        "exported 1 of 1 at least 1, geometric mean 1.50, worst 1.50"
+    )
