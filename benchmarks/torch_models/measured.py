@@ -8,6 +8,7 @@ warm: in another one: the compile that finds its kernels in the cache, and times
 from __future__ import annotations
 
 import os
+import random
 import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -147,12 +148,16 @@ def _processor_time() -> float:
 
 
 def _shortest(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """The shortest of several calls of each in turns, in seconds: of the processor where one thread runs them."""
+    """The shortest of several calls of each in turns, in seconds: of the processor where one thread runs them.
+
+    Each turn has an order of its own: a call finds in the caches what the one before it left there.
+    """
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     found: dict[str, list[float]] = {name: [] for name in calls}
+    order = random.Random(0)
     for _ in range(TURNS):
-        for name, call in calls.items():
+        for name in order.sample(sorted(calls), len(calls)):
             started = clock()
-            call()
+            calls[name]()
             found[name].append(clock() - started)
     return {name: min(every) for name, every in found.items()}
