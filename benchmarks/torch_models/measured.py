@@ -60,9 +60,12 @@ def warm(name: str, size: int, layers: int | None, freeze: bool, others: Sequenc
         yield {"cached CPU s": _processor_time() - since}
         calls = {"ms": fast}
         if freeze:
-            since, exported = _processor_time(), _exported(made)
-            yield {"exported CPU s": _processor_time() - since}
-            calls["exported ms"] = exported
+            since = _processor_time()
+            try:
+                calls["exported ms"] = _exported(made)
+                yield {"exported CPU s": _processor_time() - since}
+            except pf.PolyfuseError as error:  # operators that torch.compile leaves to torch
+                yield {"no exported": str(error).splitlines()[0]}
         for side, call, seconds in peers(made, others):
             if isinstance(call, str):
                 yield {f"no {side}": call}

@@ -10,6 +10,7 @@ from polyfuse.rewrite.follow import Followed, follow, why_not_follow
 from polyfuse.rewrite.gradient import Reversed, reverse
 from polyfuse.rewrite.index_set_splitting import Pieces, pieces
 from polyfuse.rewrite.inline import Inlined, inline, why_not_inline
+from polyfuse.rewrite.reductions.complex_products import RealProduct, real_product, why_not_real_product
 from polyfuse.rewrite.reductions.factor_out import Factored, factor, why_not_factor
 from polyfuse.rewrite.reductions.fold_scales import Folded, fold, why_not_fold
 from polyfuse.rewrite.reductions.in_place import in_place
@@ -62,6 +63,7 @@ __all__ = [
     "Overlapped",
     "Panels",
     "Pieces",
+    "RealProduct",
     "Recomputed",
     "Refusal",
     "Reindexed",
@@ -96,6 +98,7 @@ __all__ = [
     "pieces",
     "place",
     "read_through",
+    "real_product",
     "reindex",
     "reverse",
     "scratch",
@@ -115,6 +118,7 @@ __all__ = [
     "why_not_panels",
     "why_not_place",
     "why_not_read_through",
+    "why_not_real_product",
     "why_not_reindex",
     "why_not_scratch",
     "why_not_share",

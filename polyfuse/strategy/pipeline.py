@@ -65,6 +65,7 @@ from polyfuse.strategy.rewrites import (
 )
 from polyfuse.strategy.rewrites.reductions import (
     coalesce,
+    complex_products,
     dense_sums,
     reindex,
     split_sum_terms,
@@ -115,6 +116,7 @@ REWRITES = (
     Rewrite(grouped_conv.PASS, grouped_conv.in_groups),
     Rewrite(reindex.PASS, reindex.with_subscripts_as_indices, kinds=("cpu",)),
     Rewrite(coalesce.PASS, coalesce.with_pixels_in_one_loop, kinds=("cpu",)),
+    Rewrite(complex_products.PASS, complex_products.with_real_products, kinds=("cpu",)),
     Rewrite(split_sum_terms.PASS, split_sum_terms.with_terms_apart),
     Rewrite(symmetric_sums.PASS, symmetric_sums.with_halves, kinds=("cpu",)),
     Rewrite(dense_sums.PASS, dense_sums.with_dense_sums, kinds=("cpu",)),
@@ -131,6 +133,7 @@ REWRITES = (
 - common statements behind it: two copies of one tensor make the statements that read them different;
 - reindex before all that asks whether a sum is a product;
 - coalesce behind it, and before batches, whose statements it would have to take apart;
+- complex products before split sum terms, which takes the parts' terms apart;
 - split sum terms before batch isomorphic: terms of several sums may be isomorphic products;
 - symmetric sums behind them: a term alone may be symmetric;
 - dense sums before batch isomorphic, which then finds phases in arrays of their own;
@@ -197,6 +200,7 @@ ON_STATEMENTS = (
         grouped_conv.PASS,
         reindex.PASS,
         coalesce.PASS,
+        complex_products.PASS,
         split_sum_terms.PASS,
     ),
     *(symmetric_sums.PASS, dense_sums.PASS, detach_output.PASS),
