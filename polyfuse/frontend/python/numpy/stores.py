@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from polyfuse.frontend.python.numpy.broadcasting import broadcast, mask_text
 from polyfuse.frontend.python.numpy.complex_numbers import as_complex, chosen, parts, shared_terms
+from polyfuse.frontend.python.numpy.digits import by_digits
 from polyfuse.frontend.python.numpy.memory import new_array, new_variable
 from polyfuse.frontend.python.numpy.program import Program
 from polyfuse.frontend.python.numpy.syntax import constant, name, stored
@@ -44,6 +45,7 @@ def store(program: Program, target: Array, value: Array | Scalar) -> None:
     if target.mask is not None:
         test = as_test(target.mask.element(index), target.mask.dtype)
         right = chosen(test, right, left, [target.dtype, target.dtype])
+    loops, (left, right) = by_digits(program, loops, (left, right))
     reads = reads_of(program, right, target.storage)
     place = _subscripts(left)
     if is_complex(target.dtype):  # both parts are stored at once: the last subscript chooses between them
