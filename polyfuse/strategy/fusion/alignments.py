@@ -19,7 +19,7 @@ from functools import cached_property
 
 from polyfuse.ir import Nest, Violation
 from polyfuse.ir.form import Form, dependences_of, form_of, names_between, renamed_tree
-from polyfuse.ir.tree import Tree, parts, sequence
+from polyfuse.ir.tree import Loop, Tree, parts, sequence
 from polyfuse.rewrite.index_set_splitting import Pieces, pieces
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.repeated import Renaming
@@ -105,6 +105,7 @@ class Alignments:
     runs: dict[tuple[int, ...], Run] = field(default_factory=dict)
     ends: dict[int, Ends] = field(default_factory=dict)
     starts: dict[tuple[int, tuple[str, ...]], Starts] = field(default_factory=dict)
+    refused: dict[tuple[object, ...], Found] = field(default_factory=dict)
 
     def fused(
         self,
@@ -119,7 +120,7 @@ class Alignments:
 
         `make` is given the two by themselves, with those between them that hold them apart: what is legal for these is
         legal in place of the first, or of the second, and no step is as long as the network. The schedule is any of
-        the nest's.
+        the nest's. A refusal of the verb's own is that of all statements in the two kernels and in the same loops.
         """
         places = sorted({line.places[first], line.places[second]})
         among = sorted({*places, *self._held(line, places[0], places[-1])})
@@ -127,6 +128,11 @@ class Alignments:
         ids = tuple(map(id, kernels))
         key = (*ids, first, second, at)
         if key not in self.found:
+            step = Step("fuse", (first, second), (("at", at),))
+            question = ids, line.places[first] == places[0], _down_to(at, line.loops(first))
+            if question in self.refused:
+                self.found[key] = _asked_by(step, self.refused[question])
+                return self.found[key]
             if ids not in self.runs:  # asked about at each depth
                 self.runs[ids] = Run.of(self.nest, sequence(kernels))
             pair = Pair.of(self.runs[ids], first, second, at)
@@ -136,6 +142,8 @@ class Alignments:
                 equal = made_of(alone, make(alone), kernels)
                 self.alike.setdefault(pair, []).append((pair, equal))
             self.found[key] = equal
+            if isinstance(equal.result, Violation) and equal.result.verb == str(step):
+                self.refused[question] = equal
         return self.found[key]
 
     def reordered(self, start: Schedule, kernel: Tree, order: tuple[str, ...]) -> Found:
@@ -221,6 +229,18 @@ class Searches:
             found = pieces(nest)
             self.parted.append((nest, found))
         return found
+
+
+def _down_to(at: str, loops: tuple[Loop, ...]) -> tuple[int, ...]:
+    """Loops down to one of a name, by identity: what a kernel that joins them there depends on."""
+    names = [loop.name for loop in loops]
+    return tuple(map(id, loops[: names.index(at) + 1]))
+
+
+def _asked_by(step: Step, refused: Found) -> Found:
+    """The refusal of a fusion of the same two kernels at the same loops, which other statements in these ask for."""
+    assert isinstance(refused.result, Violation), "it was refused"
+    return replace(refused, result=replace(refused.result, verb=str(step)))
 
 
 def _refused_so(violation: Violation, renaming: Renaming, kernels: tuple[Tree, ...]) -> Found | None:

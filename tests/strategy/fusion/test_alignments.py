@@ -1,5 +1,7 @@
 """Searches for one nest fuse a pair of kernels once, and find what a search by itself finds."""
 
+# ruff: noqa: F821
+# mypy: disable-error-code="name-defined"
 from __future__ import annotations
 
 from collections import Counter
@@ -114,6 +116,36 @@ def test_equal_layers_are_fused_once_and_as_by_themselves(monkeypatch: pytest.Mo
         assert str(together[0]) == str(alone[0])
         assert first_broken(together[0].tree, nest.dependences().pairs) is None
     assert tried[8] - tried[4] <= 4, "a kernel of all layers before, with the next one"
+
+
+def test_a_refusal_is_that_of_all_statements_in_the_same_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    @pf.nest
+    def turned(x: f64[8, 8], y: f64[8, 8], a: f64[8, 8], b: f64[8, 8], c: f64[8, 8]):  # type: ignore[no-untyped-def]
+        for i in range(8):
+            for j in range(8):
+                y[i, j] = x[i, j] + 1
+                a[i, j] = x[i, j] * 2
+        for i in range(8):
+            for j in range(8):
+                b[i, j] = y[7 - i, 7 - j] + a[7 - i, 7 - j]
+                c[i, j] = b[i, j] + 1
+
+    asked: list[str] = []
+    made = group_search.aligned
+
+    def watched(schedule: Schedule, first: str, *others: str) -> Any:
+        asked.append(first)
+        return made(schedule, first, *others)
+
+    alignments, schedule = Alignments(turned), Schedule(turned)
+    alone = [group_search.aligned(schedule, first, "S2", "j") for first in ("S0", "S1")]
+    monkeypatch.setattr(group_search, "aligned", watched)
+    found = [fused(alignments, schedule, first, "S2", "j") for first in ("S0", "S1")]
+    assert all(isinstance(one, Violation) for one in found)
+    assert found == alone
+    assert asked == ["S0"], "S1 is in the same loops"
+    fused(alignments, schedule, "S0", "S2", "i")
+    assert asked == ["S0", "S0"], "not at another loop"
 
 
 def test_a_price_and_the_plan_of_one_nest_share_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
