@@ -11,6 +11,11 @@ bound becomes an argument only where machine code gains little from its value:
   constant sizes;
 - in a kernel that runs once, of every loop around others and of a long loop;
 - and where no condition or bound inside depends on the loop's values.
+
+    part[i] = x[i] / 8    ->    part[i] = x[i] / float64(divisor)
+
+In a kernel that runs once, so does an integer by which a fraction is divided, as that of the angles of a Fourier
+transform's stage: with a known one LLVM multiplies at best.
 """
 
 from __future__ import annotations
@@ -18,6 +23,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+
+import sympy
 
 from polyfuse.codegen.looptree.alpha_equal import node_form
 from polyfuse.codegen.looptree.index import mentions
@@ -33,12 +40,17 @@ from polyfuse.codegen.looptree.nodes import (
     with_below,
 )
 from polyfuse.ir.fresh_names import fresh
+from polyfuse.ir.number_types import computed_in, is_real
+from polyfuse.ir.scalar import leaf_types, rebuild, type_of
 
 LONG = 32
 """Values that a loop without others inside has more of; of fewer LLVM makes vectors of a known length."""
 
 MANY = 256
 """Instances of statements from which on a step of a loop is not unrolled, nor made vectors of with others."""
+
+ON_BOUNDS = ("min", "max", "opaque")
+"""Operations that say what LLVM may know of a number: an argument is not known."""
 
 OUTSIDE = (None, "cores", "microkernel", "vector")
 """The binds of loops whose bounds may be arguments; a microkernel's is that of its steps."""
@@ -49,7 +61,7 @@ class Bounded:
     """A kernel whose last arguments are bounds of loops.
 
     Attributes:
-        kernel: The kernel; its last `sizes` are the names of the bounds.
+        kernel: The kernel; its last `sizes` are the names of the bounds and divisors.
         values: The numbers that stood there.
     """
 
@@ -79,7 +91,7 @@ def with_bounds_as_arguments(kernel: Kernel, once: bool) -> Bounded | None:
 
 
 class _Lifting:
-    """Walks from the outermost loops inwards and gives bounds names."""
+    """Walks from the outermost loops inwards and gives bounds and divisors names."""
 
     def __init__(self, kernel: Kernel, once: bool) -> None:
         self.once = once
@@ -88,6 +100,8 @@ class _Lifting:
         self.values: list[int] = []
 
     def node(self, node: Node) -> Node:
+        if isinstance(node, Store) and self.once:
+            return self._store(node)
         if not isinstance(node, For):
             return with_below(node, self.node)
         inside = node if _is_tile(node) else with_below(node, self.node)
@@ -95,8 +109,25 @@ class _Lifting:
             case For(low=ast.Constant(value=0), high=ast.Constant(value=int(stop))) if self._may_be(
                 node, stop
             ):
-                return replace(inside, high=ast.Name(self._named(node.variable, stop)))
+                return replace(inside, high=ast.Name(self._named(f"{node.variable}_stop", stop)))
         return inside
+
+    def _store(self, store: Store) -> Store:
+        """A store of fractions with the integers by which it divides named: as a size is, they are converted first."""
+        own = computed_in(store.target.dtype)
+        if not is_real(own) or store.operation is not None:
+            return store
+        leaf = leaf_types(store.target.dtype, [read.dtype for read in store.reads])
+
+        def named(body: sympy.Basic) -> sympy.Basic:
+            args = [named(arg) for arg in body.args]
+            if isinstance(body, sympy.Mul) and type_of(body, leaf) == own:
+                args = [
+                    _by(arg, self._named("divisor", of)) if (of := _divisor(arg)) else arg for arg in args
+                ]
+            return rebuild(body, args)
+
+        return replace(store, body=named(store.body))
 
     def _may_be(self, node: For, stop: int) -> bool:
         """True if the bound of a loop may be an argument."""
@@ -107,12 +138,25 @@ class _Lifting:
         around = any(isinstance(each, For) for each in nodes_in(node.body))
         return self.once and not _is_tile(node) and (around or stop > LONG)
 
-    def _named(self, variable: str, stop: int) -> str:
-        name = fresh(f"{variable}_stop", self.taken)
+    def _named(self, wanted: str, value: int) -> str:
+        name = fresh(wanted, self.taken)
         self.taken.add(name)
         self.names.append(name)
-        self.values.append(stop)
+        self.values.append(value)
         return name
+
+
+def _divisor(factor: sympy.Basic) -> int:
+    """The integer above 1 that a factor divides by; 0 for another factor."""
+    match factor:
+        case sympy.Pow(args=(sympy.Integer() as number, sympy.Integer(p=-1))) if number > 1:
+            return int(number)
+    return 0
+
+
+def _by(factor: sympy.Basic, name: str) -> sympy.Basic:
+    """A factor that divides by a name instead."""
+    return rebuild(factor, (sympy.Symbol(name), factor.args[1]))
 
 
 def _is_tile(node: Node) -> bool:
@@ -146,15 +190,13 @@ def _instances(node: Node) -> int:
 
 
 def operations_called(source: str) -> tuple[str, ...]:
-    """Return the names of the operations that a kernel's source calls, in order.
+    """Return the names of the operations that a kernel's source calls, in order, but for those on bounds alone.
 
-    >>> operations_called("tile_mac(TileSpec(rows=6), y=y, b_at=(min(j, 3), 0))")
+    >>> operations_called("tile_mac(TileSpec(rows=opaque(6)), y=y, b_at=(min(j, 3), 0))")
     ('TileSpec', 'tile_mac')
     """
     calls = (node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
-    return tuple(
-        sorted(call.id for call in calls if isinstance(call, ast.Name) and call.id not in ("min", "max"))
-    )
+    return tuple(sorted(call.id for call in calls if isinstance(call, ast.Name) and call.id not in ON_BOUNDS))
 
 
 def alike(kernels: Sequence[Bounded]) -> frozenset[str]:

@@ -8,7 +8,8 @@ import numpy as np
 
 import polyfuse as pf
 from polyfuse.codegen.generate import program
-from tests.frontend.python.running import assert_close, by_source, called
+from polyfuse.codegen.looptree.bounds_as_arguments import operations_called
+from tests.frontend.python.running import KERNEL_NAMES, assert_close, by_source, called
 
 
 @pf.nest
@@ -47,6 +48,19 @@ def thrice(a: f32[4, 30], b: f32[4, 30], c: f32[7, 30], p: f32[4, 30], q: f32[4,
             r[i, j] = c[i, j] * 2
 
 
+@pf.nest
+def quotients(a: f64[4, 20], b: f64[7, 20], c: i32[7, 20], p: f64[4, 20], q: f64[7, 20], r: f32[7, 20]):
+    for i in range(4):
+        for j in range(20):
+            p[i, j] = a[i, j] * 2.5 / 7
+    for i in range(7):
+        for j in range(20):
+            q[i, j] = b[i, j] * 2.5 / 9
+    for i in range(7):
+        for j in range(20):
+            r[i, j] = c[i, j] * 3 / 9
+
+
 def test_a_loop_of_long_steps_has_its_bound_as_an_argument() -> None:
     made = program(copies, pf.Schedule(copies).tree, "cpu")
     assert [launch.bounds for launch in made.launches] == [(4,), (7,), ()]
@@ -68,6 +82,34 @@ def test_a_kernel_of_calls_keeps_its_bounds_though_an_equal_one_runs_once() -> N
     tree = pf.Schedule(thrice).tree
     for early, bounds in (((True, True, True), [(4,), (4,), (7,)]), ((False, True, True), [(), (), ()])):
         assert [launch.bounds for launch in program(thrice, tree, "cpu", early).launches] == bounds
+
+
+def test_a_divisor_of_fractions_is_an_argument_of_kernels_that_run_once() -> None:
+    tree = pf.Schedule(quotients).tree
+    once = program(quotients, tree, "cpu", (True, True, True))
+    assert [launch.bounds for launch in once.launches] == [(7, 4), (9, 7), ()]
+    assert "/ float64(divisor)" in once.codes[0].source
+    assert len(program(quotients, tree, "cpu").codes) == 3
+
+
+def test_quotients_by_an_argument_are_those_by_the_number() -> None:
+    rng = np.random.default_rng(1)
+    arrays = {
+        t.name: (100 * rng.standard_normal(tuple(map(int, t.shape)))).astype(t.dtype)
+        for t in quotients.inputs
+    }
+    expected = pf.interpret(quotients, arrays)
+    for launch in program(quotients, pf.Schedule(quotients).tree, "cpu", (True, True, True)).launches:
+        space = dict(KERNEL_NAMES)
+        exec(launch.source, space)
+        read, written = launch.tensors
+        result = np.empty_like(expected[written])
+        space[launch.name](arrays[read], result, *launch.bounds)
+        np.testing.assert_array_equal(result, expected[written])
+
+
+def test_a_bound_hidden_from_llvm_is_shared_as_others_are() -> None:
+    assert operations_called("f(opaque(4), tile_mac(x))") == operations_called("f(i_stop, tile_mac(x))")
 
 
 def test_shared_functions_compute_what_the_nest_says() -> None:
