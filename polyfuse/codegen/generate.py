@@ -133,12 +133,25 @@ def _sharing(
     """Kernels that share code with others once bounds are arguments: that code, and their bounds.
 
     Only where the printer finds the same operations without knowing the bounds. Those `in_calls` run in every call,
-    whether or not an equal one runs once.
+    whether or not an equal one runs once. Kernels that share nothing so are tried with strides as arguments, too.
     """
+    shared = _shared_by(different, known, in_calls, strides=False)
+    rest = {own: kernel for own, kernel in different.items() if own not in shared}
+    return shared | _shared_by(rest, known, in_calls, strides=True)
+
+
+def _shared_by(
+    different: Mapping[tuple[object, ...], Kernel],
+    known: Mapping[tuple[object, ...], Printed],
+    in_calls: Collection[tuple[object, ...]],
+    strides: bool,
+) -> dict[tuple[object, ...], tuple[Printed, tuple[int, ...]]]:
+    """Kernels that share code, and their last arguments."""
     bounded = {
         own: found
         for own, kernel in different.items()
-        if (found := with_bounds_as_arguments(with_data_bounds(kernel), own not in in_calls)) is not None
+        if (found := with_bounds_as_arguments(with_data_bounds(kernel), own not in in_calls, strides))
+        is not None
     }
     forms = alike(tuple(bounded.values()))
     groups: dict[tuple[object, ...], dict[tuple[object, ...], tuple[Printed, Bounded]]] = {}

@@ -71,6 +71,9 @@ CORES = "cores"
 PART, RELAY = "Part", "Relay"
 """The marks of a kernel's functions: those that read arrays, and those that only pass them on."""
 
+SHORT = 4
+"""Elements of a last axis whose distance from the next ones a function of any sizes states."""
+
 REPEATED = 4
 """Equal parts from which on the loop over their shares is a function: numba takes longer for one than for fewer."""
 
@@ -137,7 +140,7 @@ class InRegions(Emitter):
         """Of these the functions that have been made: name, the kernel's names that they are passed, the first form."""
 
     @abstractmethod
-    def shape_of(self, name: str) -> tuple[int | str, ...]:
+    def shape_of(self, name: str) -> tuple[int | str | None, ...]:
         """The shape of an array or a buffer of the kernel, by its name; () for anything else."""
 
     @abstractmethod
@@ -289,16 +292,19 @@ class InRegions(Emitter):
         return self._function("row", list(lines), tuple(parameters), "VectorRow")
 
     def _with_shapes(self, parameters: tuple[str, ...]) -> tuple[str, ...]:
-        """Parameters with the shapes of arrays of several axes, z: (250, 2), where no size or bound is a parameter.
+        """Parameters with the shapes of arrays of several axes, z: (250, 2), or of their last axes if a size is one.
 
         The distances of an array's elements come from its shape, and LLVM makes vectors of neighbours that it knows.
-        Functions that get bounds of loops are shared by kernels with arrays of other shapes.
+        Functions that get bounds of loops are shared by kernels with arrays of other shapes, up to short last axes:
+        z: (None, 2) are complex numbers.
         """
-        if not set(parameters).isdisjoint(self.kernel.sizes):
-            return parameters
         shapes = {name: self.shape_of(name) for name in parameters}
+        if not set(parameters).isdisjoint(self.kernel.sizes):
+            shapes = {name: _last_axes(shape) for name, shape in shapes.items()}
         return tuple(
-            f"{name}: {shape}" if len(shape) > 1 and all(isinstance(n, int) for n in shape) else name
+            f"{name}: {shape}"
+            if len(shape) > 1 and shape[-1] is not None and all(isinstance(n, int | None) for n in shape)
+            else name
             for name, shape in shapes.items()
         )
 
@@ -316,6 +322,17 @@ class InRegions(Emitter):
         )
         name, _ = self.functions.setdefault(canonical(text), (name, text))
         return name
+
+
+def _last_axes(shape: Sequence[int | str | None]) -> tuple[int | None, ...]:
+    """A shape of which only the last axis is known, and only if it is short.
+
+    >>> _last_axes(("N", 300, 2)), _last_axes((4, 300))
+    ((None, None, 2), (None, None))
+    """
+    *outer, last = shape or (None,)
+    known = last if isinstance(last, int) and last <= SHORT else None
+    return (*(None for _ in outer), known)
 
 
 def _tuple(values: Iterable[str]) -> str:

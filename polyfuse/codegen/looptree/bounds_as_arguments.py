@@ -14,6 +14,11 @@ bound becomes an argument only where machine code gains little from its value:
 
     part[i] = x[i] / 8    ->    part[i] = x[i] / float64(divisor)
 
+    x[1024 * i + j]    ->    x[i_stride * i + j]
+
+A kernel that has no other to share with then gives away what stands beside the values of loops around others, too, and
+the bound of a loop of `ROW` values or more; one that runs once that of any loop.
+
 In a kernel that runs once, so does an integer by which a fraction is divided, as that of the angles of a Fourier
 transform's stage: with a known one LLVM multiplies at best.
 """
@@ -46,13 +51,19 @@ from polyfuse.ir.scalar import leaf_types, rebuild, type_of
 LONG = 32
 """Values that a loop without others inside has more of; of fewer LLVM makes vectors of a known length."""
 
+ROW = 512
+"""Values of an innermost loop from which on LLVM gains nothing by their number: what is left over after the last whole
+vector takes no time beside them."""
+
 MANY = 256
 """Instances of statements from which on a step of a loop is not unrolled, nor made vectors of with others."""
 
-ON_BOUNDS = ("min", "max", "opaque")
+ON_BOUNDS = ("min", "max", "opaque", "uint64")
 """Operations that say what LLVM may know of a number: an argument is not known."""
 
-OUTSIDE = (None, "cores", "microkernel", "vector")
+CORES = "cores"
+
+OUTSIDE = (None, CORES, "microkernel", "vector")
 """The binds of loops whose bounds may be arguments; a microkernel's is that of its steps."""
 
 
@@ -76,14 +87,15 @@ class Bounded:
         return node_form(self.kernel.body, {**names, **arrays}).text
 
 
-def with_bounds_as_arguments(kernel: Kernel, once: bool) -> Bounded | None:
+def with_bounds_as_arguments(kernel: Kernel, once: bool, strides: bool = False) -> Bounded | None:
     """Return a kernel with bounds as arguments, or None where every bound is better known.
 
     Args:
         kernel: The kernel.
         once: True if it runs once for all calls.
+        strides: Give away bounds of long rows, and the distances of what neighbouring values of outer loops access.
     """
-    lifting = _Lifting(kernel, once)
+    lifting = _Lifting(kernel, once, strides)
     body = lifting.node(kernel.body)
     if not lifting.values:
         return None
@@ -91,19 +103,24 @@ def with_bounds_as_arguments(kernel: Kernel, once: bool) -> Bounded | None:
 
 
 class _Lifting:
-    """Walks from the outermost loops inwards and gives bounds and divisors names."""
+    """Walks from the outermost loops inwards and gives bounds, divisors and strides names."""
 
-    def __init__(self, kernel: Kernel, once: bool) -> None:
-        self.once = once
+    def __init__(self, kernel: Kernel, once: bool, strides: bool) -> None:
+        self.once, self.strides = once, strides
+        self.outer: set[str] = set()
+        self.known: dict[tuple[str, int], str] = {}
         self.taken = {*kernel.arrays, *kernel.sizes, *variables(kernel.body)}
         self.names: list[str] = []
         self.values: list[int] = []
 
     def node(self, node: Node) -> Node:
-        if isinstance(node, Store) and self.once:
-            return self._store(node)
+        if isinstance(node, Store):
+            strided = self._with_strides(node) if self.strides else node
+            return self._with_divisors(strided) if self.once else strided
         if not isinstance(node, For):
             return with_below(node, self.node)
+        if node.bind in (None, CORES) and _is_around(node):
+            self.outer.add(node.variable)
         inside = node if _is_tile(node) else with_below(node, self.node)
         match inside:
             case For(low=ast.Constant(value=0), high=ast.Constant(value=int(stop))) if self._may_be(
@@ -112,7 +129,29 @@ class _Lifting:
                 return replace(inside, high=ast.Name(self._named(f"{node.variable}_stop", stop)))
         return inside
 
-    def _store(self, store: Store) -> Store:
+    def _with_strides(self, store: Store) -> Store:
+        """A store with factors of outer loops' values in its subscripts named."""
+        if store.operation is not None:
+            return store
+        target, *reads = (
+            replace(element, subscripts=tuple(map(self._strided, element.subscripts)))
+            for element in (store.target, *store.reads)
+        )
+        return replace(store, target=target, reads=tuple(reads))
+
+    def _strided(self, index: ast.expr) -> ast.expr:
+        match index:
+            case ast.BinOp(left, ast.Add() | ast.Sub(), right):
+                return ast.BinOp(self._strided(left), index.op, self._strided(right))
+            case ast.BinOp(ast.Constant(value=int(stride)), ast.Mult(), ast.Name(variable)) if (
+                variable in self.outer and stride > 1
+            ):
+                if (variable, stride) not in self.known:
+                    self.known[variable, stride] = self._named(f"{variable}_stride", stride)
+                return ast.BinOp(ast.Name(self.known[variable, stride]), ast.Mult(), index.right)
+        return index
+
+    def _with_divisors(self, store: Store) -> Store:
         """A store of fractions with the integers by which it divides named: as a size is, they are converted first."""
         own = computed_in(store.target.dtype)
         if not is_real(own) or store.operation is not None:
@@ -135,8 +174,10 @@ class _Lifting:
             return False
         if _instances(node.body) >= MANY:
             return True
-        around = any(isinstance(each, For) for each in nodes_in(node.body))
-        return self.once and not _is_tile(node) and (around or stop > LONG)
+        around = _is_around(node)
+        if self.strides and node.bind in (None, CORES) and not around and stop >= ROW:
+            return True
+        return self.once and not _is_tile(node) and (around or self.strides or stop > LONG)
 
     def _named(self, wanted: str, value: int) -> str:
         name = fresh(wanted, self.taken)
@@ -157,6 +198,11 @@ def _divisor(factor: sympy.Basic) -> int:
 def _by(factor: sympy.Basic, name: str) -> sympy.Basic:
     """A factor that divides by a name instead."""
     return rebuild(factor, (sympy.Symbol(name), factor.args[1]))
+
+
+def _is_around(loop: For) -> bool:
+    """True if a loop has others inside."""
+    return any(isinstance(each, For) for each in nodes_in(loop.body))
 
 
 def _is_tile(node: Node) -> bool:

@@ -61,6 +61,19 @@ def quotients(a: f64[4, 20], b: f64[7, 20], c: i32[7, 20], p: f64[4, 20], q: f64
             r[i, j] = c[i, j] * 3 / 9
 
 
+@pf.nest
+def flat(a: f32[4, 600], b: f32[7, 700], c: f32[4, 300], p: f32[2400], q: f32[4900], r: f32[1200]):
+    for i in range(4):
+        for j in range(600):
+            p[600 * i + j] = a[i, j] * 2
+    for i in range(7):
+        for j in range(700):
+            q[700 * i + j] = b[i, j] * 2
+    for i in range(4):
+        for j in range(300):
+            r[300 * i + j] = c[i, j] * 2
+
+
 def test_a_loop_of_long_steps_has_its_bound_as_an_argument() -> None:
     made = program(copies, pf.Schedule(copies).tree, "cpu")
     assert [launch.bounds for launch in made.launches] == [(4,), (7,), ()]
@@ -106,6 +119,31 @@ def test_quotients_by_an_argument_are_those_by_the_number() -> None:
         result = np.empty_like(expected[written])
         space[launch.name](arrays[read], result, *launch.bounds)
         np.testing.assert_array_equal(result, expected[written])
+
+
+def test_long_rows_and_their_distances_are_arguments_where_nothing_else_is_shared() -> None:
+    made = program(flat, pf.Schedule(flat).tree, "cpu")
+    assert [launch.bounds for launch in made.launches] == [(600, 600, 4), (700, 700, 7), ()]
+    assert "p[uint64(i_stride * i + j)] = a[i, j] * float32(2.0)" in made.codes[0].source
+    rng = np.random.default_rng(0)
+    arrays = {t.name: rng.random(tuple(map(int, t.shape))).astype(np.float32) for t in flat.inputs}
+    assert_close(by_source(flat, arrays, {}), pf.interpret(flat, arrays))
+
+
+@pf.nest
+def short(a: f32[4, 5], b: f32[7, 6], p: f32[4, 5], q: f32[7, 6]):
+    for i in range(4):
+        for j in range(5):
+            p[i, j] = a[i, j] * 2
+    for i in range(7):
+        for j in range(6):
+            q[i, j] = b[i, j] * 2
+
+
+def test_short_rows_are_arguments_of_kernels_that_run_once() -> None:
+    tree = pf.Schedule(short).tree
+    assert [one.bounds for one in program(short, tree, "cpu", (True, True)).launches] == [(5, 4), (6, 7)]
+    assert [one.bounds for one in program(short, tree, "cpu").launches] == [(), ()]
 
 
 def test_a_bound_hidden_from_llvm_is_shared_as_others_are() -> None:

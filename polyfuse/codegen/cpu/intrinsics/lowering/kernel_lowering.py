@@ -55,14 +55,17 @@ class KernelLower(Lower):
         ]
         return self.fnargs
 
-    def _with_extents(self, kind: Any, value: Any, extents: tuple[int, ...]) -> Any:
-        """An array with constant extents, and distances of its elements."""
+    def _with_extents(self, kind: Any, value: Any, extents: tuple[int | None, ...]) -> Any:
+        """An array with constant extents, and distances of its elements, but for those that are not stated."""
         assert isinstance(kind, types.Array), "a shape is an array's"
         assert kind.ndim == len(extents), "an extent for each axis"
         size = self.context.get_abi_sizeof(self.context.get_data_type(kind.dtype))
         for axis, extent in enumerate(extents):
-            value = self.builder.insert_value(value, WORD(extent), [SHAPE, axis])
-            value = self.builder.insert_value(value, WORD(size * prod(extents[axis + 1 :])), [STRIDES, axis])
+            inside = [extent for extent in extents[axis + 1 :] if extent is not None]
+            if extent is not None:
+                value = self.builder.insert_value(value, WORD(extent), [SHAPE, axis])
+            if len(inside) == len(extents) - axis - 1:
+                value = self.builder.insert_value(value, WORD(size * prod(inside)), [STRIDES, axis])
         return value
 
     # -- variables -----------------------------------------------------------------------------------------------
