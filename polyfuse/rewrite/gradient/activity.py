@@ -47,6 +47,12 @@ def _chosen(
             raise BadArgument(f"{call}: {option} has {known[name]}: {what}; {expected}")
     if len(set(names)) != len(names):
         raise BadArgument(f"{call}: {option} names a tensor twice: {', '.join(names)}")
+    if not names and not allowed:
+        these = ", ".join(map(str, nest.inputs if option == "wrt" else nest.outputs)) or "none at all"
+        what = "input" if option == "wrt" else "output"
+        raise BadArgument(
+            f"{call}: {nest.name} has no {what} of floating-point numbers, and others have no derivative: {these}"
+        )
     if not names:
         raise BadArgument(f"{call}: {option} is empty: there is nothing to differentiate; {expected}")
     return names

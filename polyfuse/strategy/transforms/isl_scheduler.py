@@ -24,6 +24,7 @@ from polyfuse.ir.sizes import at_sizes
 from polyfuse.ir.tree import Loop, Tree, statements
 from polyfuse.sets import IN, OUT, PARAM, expression_text, single_expression, union_map, union_set
 from polyfuse.strategy.remarks import Reason, Refused
+from polyfuse.strategy.transforms.large_numbers import sizes_for
 
 DEEPEST = 3
 """Loops around a statement: with four, isl's scheduler needs minutes for a stencil (heat-3d: more than five), and its
@@ -55,8 +56,8 @@ def found_by_isl(nest: Nest, part: Tree, inside: Loop | None = None) -> Found | 
 
         for i: for j: { for k: R; S }   ->   R[i, j, k] at [i, j, k, 1], S[i, j] at [i, j, j, 0], if that is legal
 
-    It is asked about the nest with symbolic sizes: an order that is legal for all of them is legal for those at hand,
-    and large numbers in the constraints cost isl minutes.
+    It is asked about the nest with symbolic sizes, and with sizes for the large numbers that are left: an order that is
+    legal for all of them is legal for those at hand, and large numbers in the constraints cost isl minutes.
     """
     names = statements(part)
     nest, sizes = nest.general
@@ -72,12 +73,22 @@ def found_by_isl(nest: Nest, part: Tree, inside: Loop | None = None) -> Found | 
         )
         return Refused(Reason.BUDGET, line)
     step = _Step(nest, names, inside)
-    found = _scheduled(step, tuple(step.one(pair) for pair in pairs), nest.context)
+    pairs = tuple(step.one(pair) for pair in pairs)
+    asked = sizes_for(
+        [*step.domains.values(), *(pair.map for pair in pairs)], {*nest.params, step.value, *sizes}
+    )
+    found = _scheduled(
+        union_set(map(asked.of_set, step.domains.values())),
+        tuple(replace(pair, map=asked.of_map(pair.map)) for pair in pairs),
+        nest.context.intersect(asked.context),
+        inside is not None,
+    )
     if found is None:
         line = (
             f"isl's scheduler did not finish within {MAX_OPERATIONS} operations; the original order is kept"
         )
         return Refused(Reason.BUDGET, line)
+    sizes = {**sizes, **asked.values}
     dates: Dates = {name: step.outer(name, sizes) for name in names}
     if not _read(found.get_root().child(0), step, names, sizes, dates):
         line = "isl's order has dates in pieces, or none for a statement; the original order is kept"
@@ -104,19 +115,20 @@ def _weight(pairs: isl.BasicMap) -> int:
     return size * int(max(numbers)).bit_length()
 
 
-def _scheduled(step: _Step, pairs: tuple[Pairs, ...], context: isl.Set) -> isl.Schedule | None:
+def _scheduled(
+    every: isl.UnionSet, pairs: tuple[Pairs, ...], context: isl.Set, inside: bool
+) -> isl.Schedule | None:
     """isl's schedule of these instances; None if it takes more operations than it may.
 
     In one iteration of a loop what need not be together comes apart: its loops are short, and in caches anyway.
     """
-    every = union_set(step.domains.values())
     ordering = union_map(p.map for p in pairs if p.kind != "reduction")
     near = union_map(p.map for p in pairs if p.kind in ("flow", "reduction"))
     constraints = isl.ScheduleConstraints.on_domain(every).set_validity(ordering)
     constraints = constraints.set_coincidence(union_map(p.map for p in pairs)).set_proximity(near)
     isl_context = every.get_ctx()
     before = isl_context.get_schedule_serialize_sccs()
-    isl_context.set_schedule_serialize_sccs(int(step.loop is not None))
+    isl_context.set_schedule_serialize_sccs(int(inside))
     try:
         asked = constraints.set_context(context)
         return within(isl_context, MAX_OPERATIONS, asked.compute_schedule, lambda: None)

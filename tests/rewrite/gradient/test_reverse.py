@@ -388,9 +388,17 @@ def test_bad_arguments(options: dict[str, Any], message: str) -> None:
         pf.vjp(nest, **options)
 
 
-def test_integers_have_no_gradient() -> None:
-    with pytest.raises(pf.BadArgument, match=r"vjp: wrt is empty.*the nest has none"):
-        pf.vjp(KERNELS["floyd-warshall"].nest)
+@pytest.mark.parametrize(
+    ("name", "inputs"),
+    [
+        ("floyd-warshall", r"inout path: int64\[N, N\]"),
+        ("nussinov", r"input seq: int64\[N\], inout table: int64\[N, N\]"),
+    ],
+)
+def test_integers_have_no_gradient(name: str, inputs: str) -> None:
+    expected = f"has no input of floating-point numbers, and others have no derivative: {inputs}"
+    with pytest.raises(pf.BadArgument, match=expected):
+        pf.vjp(KERNELS[name].nest)
 
 
 def test_rounding_and_comparisons_have_no_slope_and_arrays_may_be_given_twice() -> None:
