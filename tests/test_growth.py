@@ -54,6 +54,7 @@ from polyfuse.strategy.match import gemm
 from polyfuse.strategy.passes import kernels as kernels_module
 from polyfuse.strategy.rewrites import detach_output as detaching
 from polyfuse.strategy.rewrites import fold_scales as folding
+from polyfuse.strategy.rewrites.reductions import coalesce as coalescing
 
 FEW, MANY = 4, 16
 
@@ -99,6 +100,15 @@ def normalised(layers: int) -> Nest:
 
 
 @cache
+def pointwise(layers: int) -> Nest:
+    """Convolutions of single pixels, one after the other."""
+    x = nn.input("x", (1, 2, 4, 4))
+    for _ in range(layers):
+        x = nn.relu(nn.conv2d(x, ones(2, 2, 1, 1)))
+    return nn.lower(x)
+
+
+@cache
 def region(count: int) -> pf.Schedule:
     """So many loops on cores in one region, each over what the one before has computed."""
     names = ["x", *(f"t{k}" for k in range(1, count)), "y"]
@@ -140,6 +150,20 @@ def test_what_is_constant_is_found_once_a_nest(monkeypatch: pytest.MonkeyPatch) 
     assert found["constant_tensors"] == 2
     folding.with_scales_folded(normalised(FEW))  # each fold says which tensors are constant behind it
     assert found["constant_tensors"] == 3
+
+
+def test_a_product_asks_for_its_own_factors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = counted(monkeypatch, once_module, "once")
+    asked = counted(monkeypatch, once_module, "_of_a_call")
+
+    def ask(layers: int) -> int:
+        asked.clear()
+        _, said = coalescing.with_pixels_in_one_loop(pointwise(layers), TWO)
+        assert said
+        return asked["_of_a_call"] + 1
+
+    assert grows(ask) <= MANY / FEW
+    assert not every
 
 
 def test_what_runs_once_is_found_without_rounds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.statement import Statement
-from polyfuse.ir.tree import Tree, parts, statements
+from polyfuse.ir.tree import Tree, parts, parts_with, statements
 
 
 def once(nest: Nest, tree: Tree) -> tuple[bool, ...]:
@@ -71,6 +71,38 @@ def constant_tensors(nest: Nest, tree: Tree) -> frozenset[str]:
     """The constants, and the temporaries whose values depend on nothing else."""
     found = kept(nest, tree, once(nest, tree))
     return frozenset(tensor.name for tensor in nest.with_role("constant")) | found.keys()
+
+
+def is_constant(nest: Nest, tree: Tree, tensor: str) -> bool:
+    """Return True if `constant_tensors` has a tensor, by what its own values depend on.
+
+    A kernel is left out iff it, or one that takes it along, has something of a call's own: a kernel that writes what it
+    accesses, or whose dependence leads to it. Most temporaries vary however kernels are made, which is known of all
+    tensors at once; kernels that write are followed first, as no dependence need be known for them.
+    """
+    if tensor in nest.varying:
+        return False
+    writers = nest.writers(tensor)
+    if not writers:
+        return any(t.name == tensor for t in nest.with_role("constant"))
+    left, later, seen = [s.name for s in writers], list[str](), set[str]()
+    while left or later:
+        if not left:
+            left += [pair.source for pair in nest.pairs_in_order.before(later.pop())]
+            continue
+        name = left.pop()
+        if name in seen:
+            continue
+        own = [each for part in parts_with(tree, (name,)) for each in statements(part)]
+        if not own:
+            return False
+        seen.update(own)
+        later += own
+        for s in map(nest.statement, own):
+            if _of_a_call(nest, s):
+                return False
+            left += [x.name for t in s.tensors for x in nest.writers(t)]
+    return True
 
 
 def kept(nest: Nest, tree: Tree, chosen: tuple[bool, ...]) -> Mapping[str, bool]:

@@ -136,6 +136,21 @@ class NestData:
     def _readers(self) -> Mapping[str, tuple[Statement, ...]]:
         return grouped((name, s) for s in self.statements for name in read_tensors(s))
 
+    @cached_property
+    def varying(self) -> frozenset[str]:
+        """The tensors that calls bring, take or change, and temporaries whose values depend on these.
+
+        A statement that accesses one of them is of one call, and what it writes is, too.
+        """
+        found: set[str] = set()
+        left = [t.name for t in self.tensors if t.role not in ("constant", "temporary")]
+        while left:
+            tensor = left.pop()
+            if tensor not in found:
+                found.add(tensor)
+                left += [s.write.tensor for s in (*self.readers(tensor), *self.writers(tensor))]
+        return frozenset(found)
+
     def with_role(self, *roles: str) -> tuple[Tensor, ...]:
         """Return the tensors with one of these roles, in order.
 

@@ -16,6 +16,7 @@ those of the nest under other names, o: new instance -> old instance, so that is
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import islpy as isl
@@ -58,20 +59,28 @@ def pieces(nest: Nest) -> Pieces:
         The new nest, with every legal split.
     """
     known = {s.name: s for s in nest.statements}
+    writers = {t.name: nest.writers(t.name) for t in nest.tensors}
+    earlier: set[str] = set()
     split: dict[str, tuple[str, ...]] = {}
     origins: dict[str, tuple[str, isl.Map]] = {}
     placed: list[Tree] = []
     for part in parts(nest.order):
         names = statements(part)
-        found = _split(nest, known, names[0], placed) if len(names) == 1 else ()
+        found = _split(nest, known, writers, names[0], earlier) if len(names) == 1 else ()
         if not found:
             placed.append(part)
+            earlier.update(names)
             continue
-        del known[names[0]]
-        known |= {s.name: s for s, _ in found}
-        origins |= {s.name: (names[0], origin) for s, origin in found}
-        split[names[0]] = tuple(s.name for s, _ in found)
-        placed += [own_loops(s) for s, _ in found]
+        s = known.pop(names[0])
+        writers[s.write.tensor] = (
+            *(other for other in writers[s.write.tensor] if other is not s),
+            *(piece for piece, _ in found),
+        )
+        known |= {piece.name: piece for piece, _ in found}
+        origins |= {piece.name: (names[0], origin) for piece, origin in found}
+        split[names[0]] = tuple(piece.name for piece, _ in found)
+        placed += [own_loops(piece) for piece, _ in found]
+        earlier.update(split[names[0]])
     order = sequence(tuple(placed))
     result = replace(nest, statements=tuple(known[n] for n in statements(order)), order=order)
     if not split or turned_round(nest, result, _origins(result, origins)) is not None:
@@ -80,27 +89,33 @@ def pieces(nest: Nest) -> Pieces:
 
 
 def _split(
-    nest: Nest, known: dict[str, Statement], name: str, before: list[Tree]
+    nest: Nest,
+    known: Mapping[str, Statement],
+    writers: Mapping[str, tuple[Statement, ...]],
+    name: str,
+    earlier: Collection[str],
 ) -> tuple[tuple[Statement, isl.Map], ...]:
-    """A statement in pieces, each with the instances of the statement that its own are; nothing if it is not to be."""
+    """A statement in pieces, each with the instances of the statement that its own are; nothing if it is not to be.
+
+    `writers` are those of each tensor among the `known` statements, `earlier` the names of those that run before.
+    """
     s = known[name]
-    earlier = {n for part in before for n in statements(part)}
     if s.is_reduction or {symbol.name for symbol in s.body.free_symbols} & set(s.dims):
         return ()
     for access in s.reads:
-        writers = [x for x in known.values() if x.write.tensor == access.tensor]
-        if len(writers) < 2 or nest.tensor(access.tensor).role != "temporary":
+        producers = writers[access.tensor]
+        if len(producers) < 2 or nest.tensor(access.tensor).role != "temporary":
             continue
-        if any(x.is_reduction or x.name not in earlier for x in writers):
+        if any(x.is_reduction or x.name not in earlier for x in producers):
             continue
-        found = _by_producer(nest, s, access, writers, set(known))
+        found = _by_producer(nest, s, access, producers, known)
         if found:
             return found
     return ()
 
 
 def _by_producer(
-    nest: Nest, s: Statement, access: Access, writers: list[Statement], taken: set[str]
+    nest: Nest, s: Statement, access: Access, writers: tuple[Statement, ...], taken: Collection[str]
 ) -> tuple[tuple[Statement, isl.Map], ...]:
     """The pieces by the producer of one read; nothing unless each instance has one producer, and that feeds one."""
     left = s.domain.intersect_params(nest.context)

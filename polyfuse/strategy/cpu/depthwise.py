@@ -11,7 +11,7 @@ windows took 1.3 ms so.
 
 from __future__ import annotations
 
-from polyfuse.analysis.once import constant_tensors
+from polyfuse.analysis.once import is_constant
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir import Nest
 from polyfuse.ir.tree import Loop
@@ -113,10 +113,10 @@ def _with_neighbours(schedule: Schedule, name: str, along: frozenset[int], width
     w[f, r, s], where a row is of neighbouring filters f   ->   w_panels[f // 32, r, s, f % 32]
     """
     s = schedule.nest.statement(name)
-    fixed = constant_tensors(schedule.nest, schedule.tree)
+    nest, tree = schedule.nest, schedule.tree
     for access in s.reads:
         axes = moved_axes(access, len(s.dims)) or {}
         far = [axes[d] for d in along if d in axes and stride(access, d) > 1]
-        if far and access.tensor in fixed:
+        if far and is_constant(nest, tree, access.tensor):
             schedule = packed_once(schedule, access.tensor, name, (far[0], width))
     return schedule

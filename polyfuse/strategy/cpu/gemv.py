@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from polyfuse.analysis.once import constant_tensors
+from polyfuse.analysis.once import is_constant
 from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Loop
 from polyfuse.machine import CpuMachine
@@ -83,7 +83,7 @@ def in_one_row(
     if product is None or product.right.computed or not size or not count:
         return None
     tensor = product.right.access.tensor
-    fixed = tensor in constant_tensors(schedule.nest, schedule.tree)
+    fixed = is_constant(schedule.nest, schedule.tree, tensor)
     itemsize = schedule.nest.tensor(tensor).itemsize
     width = RowProduct(count, size, itemsize, fixed, machine).width()
     if width is None:

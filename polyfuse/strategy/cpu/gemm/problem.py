@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import ceil, inf, prod
 
-from polyfuse.analysis.once import constant_tensors
+from polyfuse.analysis.once import is_constant
 from polyfuse.ir.tree import Loop
 from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
@@ -51,11 +50,6 @@ class Question:
     choose: Choose
     kernel: tuple[str, ...]
     together: frozenset[int] = frozenset()
-
-    @cached_property
-    def _fixed(self) -> frozenset[str]:
-        """The tensors that are the same in all calls."""
-        return constant_tensors(self.schedule.nest, self.schedule.tree)
 
     def loops(self) -> dict[int, Loop] | None:
         """The loop of each dimension of the product: inside those around the whole kernel, or one of these.
@@ -303,4 +297,5 @@ class Question:
         contiguous = axes[along] == tensor.innermost
         stride = bytes_of[axes[row if contiguous else along] + 1]
         # one that is computed, or is one of two forms of a tensor, has a name that no tensor has
-        return Operand(factor.name, stride, contiguous, factor.name in self._fixed, factor.computed, packable)
+        fixed = is_constant(nest, self.schedule.tree, factor.name)
+        return Operand(factor.name, stride, contiguous, fixed, factor.computed, packable)
