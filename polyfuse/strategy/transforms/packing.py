@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from math import ceil, prod
 
+import islpy as isl
+
+from polyfuse.errors import IllegalSchedule, InvalidSchedule
 from polyfuse.ir.tree import Sequence
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
+from polyfuse.sets import pairs_where, single_expression
 from polyfuse.strategy.transforms.band_verbs import inside, reordered
 
 AHEAD_BYTES = 4096
@@ -22,6 +27,34 @@ def apart(schedule: Schedule, names: tuple[str, ...]) -> Schedule:
             if isinstance(here.body, Sequence):
                 schedule = schedule.distribute(name, here.name)
     return schedule
+
+
+def without_coarse_loops(schedule: Schedule, names: tuple[str, ...]) -> Schedule:
+    """Statements in loops of their own without those that only number blocks of another one.
+
+    for k: for j: for h in 2k + 1, 2k + 2: S[j, h]  ->  for j: for h: S[j, h]
+
+    A statement has such a loop from a loop of other steps that it was fused with, such as each second row. By itself
+    it would run through a row by two elements.
+    """
+    for name in names:
+        own = [loop for loop in schedule.loops(name) if len(loop.dates) == 1]
+        dates = [loop.date(name) for loop in own]
+        kept = [date for date in dates if not any(_is_coarser(date, other) for other in dates)]
+        texts = [single_expression(date) for date in kept]
+        if len(kept) < len(dates) and None not in texts:
+            with suppress(IllegalSchedule, InvalidSchedule):
+                schedule = schedule.affine(**{name: f"[{', '.join(map(str, texts))}]"})
+    return schedule
+
+
+def _is_coarser(date: isl.PwAff, other: isl.PwAff) -> bool:
+    """True if a date is the quotient of something, and known where another date is, which is not known by it."""
+    pieces = date.get_pieces()
+    if len(pieces) != 1 or not pieces[0][1].dim(isl.dim_type.div):
+        return False
+    same, other_same = pairs_where(date, "=", date), pairs_where(other, "=", other)
+    return bool(other_same.is_subset(same) and not same.is_subset(other_same))
 
 
 def packed(schedule: Schedule, what: str, statement: str, at: str, panel: tuple[int, int] | None) -> Schedule:

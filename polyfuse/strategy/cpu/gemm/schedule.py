@@ -61,7 +61,7 @@ from polyfuse.strategy.transforms.band_verbs import (
     units,
     users_in,
 )
-from polyfuse.strategy.transforms.packing import apart
+from polyfuse.strategy.transforms.packing import apart, without_coarse_loops
 from polyfuse.strategy.transforms.time_loops import Planned
 
 BLOCKS = "blocks for the caches"
@@ -79,7 +79,7 @@ def blocked(
 ) -> Planned | Refused:
     """A kernel around one product in blocks, or why not; of its choices of rows the fastest by the model."""
     try:
-        schedule = apart(schedule, kernel.names)
+        schedule = without_coarse_loops(apart(schedule, kernel.names), kernel.names)
     except (IllegalSchedule, InvalidSchedule) as error:
         return Refused(Reason.ILLEGAL, str(error))
     tried = [
