@@ -100,7 +100,8 @@ def _unit(
     loops = schedule.loops(name)[keep:]
     if not loops or not is_perfect(schedule, unit):
         return schedule
-    vector = contiguous(counts, schedule, unit, loops)
+    moving = tuple(loop for loop in loops if counts.extent(loop) != 1)  # others walk nowhere
+    vector = contiguous(counts, schedule, unit, moving or loops)
     carried = [loop for loop in loops if not counts.parallel(loop)]
     if len(unit) == 1 and (len(carried) > 1 or vector in carried):
         row = summed_in_rows(schedule, counts, name, loops, machine)
