@@ -214,6 +214,8 @@ def _factors(nest: Nest, first: Statement, second: Statement) -> _Pair | None:
             if (one.part, q) in blocks:
                 return None
             blocks[one.part, q] = (sign, other.part)
+    if len(blocks) < 4:  # with a 0 in a block, NaN and infinity would reach a part that they do not reach
+        return None
     axes = [x for x in range(columns.dim(OUT)) if _dimension_of(nest, first, columns, x) == column]
     if _depends(rows, column) or not axes or _depends(columns.project_out(OUT, axes[0], 1), column):
         return None
@@ -365,10 +367,10 @@ def _map(domain: isl.Set, subscripts: str) -> isl.Map:
 
 
 def _blocks(nest: Nest, pair: _Pair, b: Tensor, w: str, names: set[str]) -> tuple[Statement, ...]:
-    """w[k, p, 2 j + q] = ± b[k, j, part], or 0 where a part of the one factor meets none of the other."""
+    """w[k, p, 2 j + q] = ± b[k, j, part]."""
     read_ = pair.columns.range().gist_params(nest.context)
     made = []
-    for p, q in ((0, 0), (0, 1), (1, 0), (1, 1)):
+    for (p, q), (sign, part) in sorted(pair.blocks.items()):
         name = fresh(f"{b.name}_block_{p}{q}", names)
         names.add(name)
         domain = _named(read_, name)
@@ -377,10 +379,6 @@ def _blocks(nest: Nest, pair: _Pair, b: Tensor, w: str, names: set[str]) -> tupl
             [*(d for x, d in enumerate(dims) if x != pair.axis), str(p), f"2*{dims[pair.axis]} + {q}"]
         )
         write = _access(w, _map(domain, place), domain)
-        sign, part = pair.blocks.get((p, q), (0, 0))
-        if not sign:
-            made.append(Statement(name, domain, write, "=", (), number(0.0)))
-            continue
         of = _access(b.name, _map(domain, ", ".join([*dims, str(part)])), domain)
         made.append(Statement(name, domain, write, "=", (of,), read(0) if sign > 0 else neg(read(0))))
     return tuple(made)

@@ -132,6 +132,10 @@ def test_signs_are_those_of_the_blocks() -> None:
             "no sums of products of two pairs",
         ),
         (sums("y[i, j, 0] = a[i, k, 0] * b[k, j, 0]"), "no other statement"),
+        (  # a.real @ b: an infinite imaginary part of a would be multiplied by 0
+            sums("y[i, j, 0] += a[i, k, 0] * b[k, j, 0]", "y[i, j, 1] += a[i, k, 0] * b[k, j, 1]"),
+            "no sums of products of two pairs",
+        ),
     ],
 )
 def test_what_is_refused(nest: Nest, why: str) -> None:
