@@ -10,10 +10,14 @@ from dataclasses import dataclass
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import Tensor
-from polyfuse.nn.graph import INTEGERS, Constant, Input, Value, as_value
+from polyfuse.nn.graph import INTEGERS, Constant, Input, Value, as_value, viewed
 from polyfuse.nn.nest_writer import Array, Emitter, element, extents
 from polyfuse.nn.operations import Operation
+from polyfuse.nn.shape.operations import View
 from polyfuse.nn.sizes import Shape
+
+WHOLE = ("reshape", "permute")
+"""Views that show each element once: a call would check numbers that others leave out."""
 
 
 @dataclass(frozen=True)
@@ -55,19 +59,23 @@ def embedding(x: Value, weight: Array | Value) -> Value:
     A call raises BadArgument for numbers that are not rows; negative numbers are not.
 
     Args:
-        x: An input (…) of integers, with numbers from 0 to N - 1.
+        x: An input (…) of integers from 0 to N - 1, as it is or reshaped or transposed.
         weight: The table (N, …), an array or an input.
 
     Returns:
         `(…, *weight.shape[1:])`.
 
     Raises:
-        BadArgument: if x is not an input of integers, or `weight` is not a floating-point array or input.
+        BadArgument: if x is no input of integers, nor shows all of one, or `weight` is not a floating-point array or input.
     """
     if x.dtype not in INTEGERS:
         raise BadArgument(
             f"embedding: {x!r} does not hold integers; expected an input such as nn.input(name, shape, 'int64')"
         )
+    views: list[View] = []
+    while isinstance(x.source, View) and x.source.kind in WHOLE:
+        views.append(x.source)
+        (x,) = x.operands
     if not isinstance(x.source, Input):
         raise BadArgument(
             f"embedding: {x!r} is computed; row numbers must be an input, so that a call can check them"
@@ -80,4 +88,13 @@ def embedding(x: Value, weight: Array | Value) -> Value:
     if table.rank == 0 or table.dtype in INTEGERS:
         raise BadArgument(f"embedding: the table {table!r} is not a floating-point table of rank >= 1")
     operation = Lookup()
-    return Value(operation, (x, table), operation.shape((x.shape, table.shape)), table.dtype)
+    found = Value(operation, (x, table), operation.shape((x.shape, table.shape)), table.dtype)
+    for view in reversed(views):
+        found = _rows(found, view, table.shape[1:])
+    return found
+
+
+def _rows(found: Value, view: View, row: Shape) -> Value:
+    """A view of row numbers as one of the rows, whose own axes stay."""
+    axes = (f"{{{len(view.sizes) + d}}}" for d in range(len(row)))
+    return viewed(found, view.kind, (*view.sizes, *row), (*view.subscripts, *axes), view.inside)

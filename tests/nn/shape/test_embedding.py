@@ -62,6 +62,17 @@ def test_scalar_indices_tables_of_numbers_and_of_matrices() -> None:
         net(11, X)
 
 
+def test_numbers_reshaped_and_transposed() -> None:
+    """As models pass them on: the rows are views, and a call checks the input."""
+    x = nn.input("x", (2, 6), "int64")
+    nest = pf.lower(nn.embedding(nn.transpose(nn.reshape(x, (3, 4)), 0, 1), W))
+    net = pf.compile(nest, target="cpu")
+    numbers = np.arange(12).reshape(2, 6) % len(W)
+    np.testing.assert_array_equal(net(numbers), np.asarray(W)[numbers.reshape(3, 4).T])
+    with pytest.raises(BadArgument):
+        net(numbers - 1)
+
+
 def test_a_product_takes_rows_block_by_block() -> None:
     model = nn.Sequential(nn.Embedding(50, 64, padding_idx=3), nn.Linear(64, 32), nn.ReLU())
     nest = pf.lower(model, batch=(6, 16))
