@@ -66,7 +66,7 @@ def embedding(x: Value, weight: Array | Value) -> Value:
         `(…, *weight.shape[1:])`.
 
     Raises:
-        BadArgument: if x is no input of integers, nor shows all of one, or `weight` is not a floating-point array or input.
+        BadArgument: if x is not integers of an input, or `weight` is not a floating-point array or input.
     """
     if x.dtype not in INTEGERS:
         raise BadArgument(
