@@ -323,6 +323,16 @@ def dimension(space_of: isl.Set, position: int) -> isl.PwAff:
     return isl.PwAff.var_on_domain(isl.LocalSpace.from_space(space_of.get_space()), SET, position)
 
 
+def dimension_of(value: isl.PwAff, domain: isl.Set) -> int | None:
+    """The dimension of a set that a function is on it; None if it is something else.
+
+    >>> dimension_of(isl.PwAff("{ S[i, j] -> [(i + j)] }"), isl.Set("{ S[i, j] : j = 0 <= i < 4 }"))
+    0
+    """
+    own, every = value.intersect_domain(domain), range(domain.dim(SET))
+    return next((d for d in every if own.is_equal(dimension(domain, d).intersect_domain(domain))), None)
+
+
 Comparison = Literal["<", "=", ">"]
 
 

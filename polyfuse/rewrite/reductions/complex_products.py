@@ -35,7 +35,7 @@ from polyfuse.ir.tree import parts, restrict, sequence, statements
 from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.reductions.split_sum_terms import terms_of
 from polyfuse.rewrite.refusal import check_legal, refused
-from polyfuse.sets import IN, OUT, SET, dim_names, dimension, on_domain
+from polyfuse.sets import IN, OUT, SET, dim_names, dimension_of, on_domain
 
 EXAMPLE = "y[i, j, 0] += a[i, k, 0] * b[k, j, 0] - a[i, k, 1] * b[k, j, 1], and the same for y[i, j, 1]"
 
@@ -198,7 +198,7 @@ def _factors(nest: Nest, first: Statement, second: Statement) -> _Pair | None:
     """The two factors, if each term of both sums is ± one part of the one times one part of the other."""
     result = _pairs_of(nest, first, first.write)
     last = result.dim(OUT) - 1
-    column = _dimension_of(nest, first, result, last)
+    column = _dimension_along(result, last)
     found = [_products(nest, first, s) for s in (first, second)]
     if column is None or not all(found) or _depends(result.project_out(OUT, last, 1), column):
         return None
@@ -216,7 +216,7 @@ def _factors(nest: Nest, first: Statement, second: Statement) -> _Pair | None:
             blocks[one.part, q] = (sign, other.part)
     if len(blocks) < 4:  # with a 0 in a block, NaN and infinity would reach a part that they do not reach
         return None
-    axes = [x for x in range(columns.dim(OUT)) if _dimension_of(nest, first, columns, x) == column]
+    axes = [x for x in range(columns.dim(OUT)) if _dimension_along(columns, x) == column]
     if _depends(rows, column) or not axes or _depends(columns.project_out(OUT, axes[0], 1), column):
         return None
     if first.write.tensor in (rows.get_tuple_name(OUT), columns.get_tuple_name(OUT)):
@@ -296,12 +296,9 @@ def _depends(relation: isl.Map, d: int) -> bool:
     return bool(plain.involves_dims(IN, d, 1))
 
 
-def _dimension_of(nest: Nest, s: Statement, relation: isl.Map, axis: int) -> int | None:
+def _dimension_along(relation: isl.Map, axis: int) -> int | None:
     """The dimension that a subscript is; None if it is something else."""
-    domain = nest.domains[s.name]
-    value = isl.PwMultiAff.from_map(relation).get_pw_aff(axis).intersect_domain(domain)
-    every = range(len(s.dims))
-    return next((d for d in every if value.is_equal(dimension(domain, d).intersect_domain(domain))), None)
+    return dimension_of(isl.PwMultiAff.from_map(relation).get_pw_aff(axis), relation.domain())
 
 
 def _is_free(domain: isl.Set, d: int) -> bool:

@@ -28,7 +28,7 @@ from polyfuse.ir.scalar import Read, read
 from polyfuse.ir.tree import parts, sequence, statements
 from polyfuse.rewrite.recorded import recorded
 from polyfuse.rewrite.refusal import check_legal, refused
-from polyfuse.sets import IN, OUT, SET, dimension, on_domain
+from polyfuse.sets import IN, OUT, SET, dimension, dimension_of, on_domain
 
 
 @dataclass(frozen=True)
@@ -153,10 +153,10 @@ def _symmetry(nest: Nest, statement: str) -> _Symmetry | Refusal:
 
 def _exchanged(nest: Nest, s: Statement, axes: tuple[int, int]) -> tuple[int, int] | None:
     """The dimensions along two axes of what a statement makes, if it does the same where these are exchanged."""
-    d, e = (_dim_of(nest, s, s.write, axis) for axis in axes)
+    domain, written = nest.domains[s.name], s.write.subscripts()
+    d, e = (dimension_of(written.get_pw_aff(axis), domain) for axis in axes)
     if d is None or e is None or d == e:
         return None
-    domain = nest.domains[s.name]
     turn = _exchange(domain.get_space(), d, e)
     if not domain.apply(turn).is_equal(domain):
         return None
@@ -206,14 +206,6 @@ def _exchange(space: isl.Space, d: int, e: int) -> isl.Map:
     for free in (d, e):
         same = same.drop_constraints_involving_dims(OUT, free, 1)
     return same.equate(IN, d, OUT, e).equate(IN, e, OUT, d)
-
-
-def _dim_of(nest: Nest, s: Statement, access: Access, axis: int) -> int | None:
-    """The dimension that a subscript is; None if it is something else."""
-    domain = nest.domains[s.name]
-    value = access.subscripts().get_pw_aff(axis).intersect_domain(domain)
-    every = range(len(s.dims))
-    return next((d for d in every if value.is_equal(dimension(domain, d).intersect_domain(domain))), None)
 
 
 # -- the two halves ----------------------------------------------------------------------------------------------------

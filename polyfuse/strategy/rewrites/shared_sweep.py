@@ -26,7 +26,7 @@ from polyfuse.machine import CpuMachine, Machine
 from polyfuse.rewrite.reductions.split_reduction import split_reduction, why_not_split_reduction
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.rewriting import distributed
-from polyfuse.sets import OUT, dimension
+from polyfuse.sets import OUT, dimension_of
 from polyfuse.strategy.claims import Claims
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.cpu_loops import Estimator, usable
@@ -146,11 +146,9 @@ def _sums(nest: Nest, s: Statement) -> Iterator[tuple[str, tuple[int, ...], int]
 def _dims(nest: Nest, s: Statement, access: Access) -> tuple[int, ...] | None:
     """The dimension that each subscript is, A[j, i] of S[i, j]: (1, 0); None if one is something else."""
     subscripts, domain = access.subscripts(), nest.domains[s.name]
-    every = [dimension(domain, d).intersect_domain(domain) for d in range(len(s.dims))]
     found = []
     for axis in range(access.map.dim(OUT)):
-        value = subscripts.get_pw_aff(axis).intersect_domain(domain)
-        dim = next((d for d, one in enumerate(every) if value.is_equal(one)), None)
+        dim = dimension_of(subscripts.get_pw_aff(axis), domain)
         if dim is None:
             return None
         found.append(dim)

@@ -1,4 +1,4 @@
-"""What follows a sum over every second pixel, and was fused with it, runs through whole rows behind all tiles."""
+"""Statements behind the phases of a transposed convolution run through whole rows, not by two pixels."""
 
 from __future__ import annotations
 
