@@ -15,9 +15,10 @@ the CPU and runs it at all sizes: a preset of NPBench's, or the integers of pres
 those of the processor, not of the clock, and without imports. What `@pf.nest` refuses is tried as a `pf.program`, which
 compiles the pieces around what stays Python. `times` measures calls at the first of the sizes, for which polyfuse
 compiles as JAX does, default arguments included, against NumPy and NPBench's own versions for numba and JAX where these
-are installed, in turns. For one thread set NUMBA_NUM_THREADS and OPENBLAS_NUM_THREADS to 1, and XLA_FLAGS to
-"--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"; processor seconds of the fastest turn count. With
-`--clock wall` it is the median of the clock's, for more threads. A size is a preset, or one times a factor, as M*0.5.
+are installed, in turns, if the results are NumPy's. For one thread set NUMBA_NUM_THREADS and OPENBLAS_NUM_THREADS to 1,
+and XLA_FLAGS to "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"; processor seconds of the fastest
+turn count. With `--clock wall` it is the median of the clock's, for more threads. A size is a preset, or one times a
+factor, as M*0.5.
 """
 
 from __future__ import annotations
@@ -212,6 +213,9 @@ def timed(program: Program, sizes_text: str, peers: Sequence[str], clock: str) -
     started = time.process_time()
     sides = {"polyfuse": Side(_compiled(program, sizes)), "NumPy": Side(program.function)}
     compiled = time.process_time() - started
+    wrong = _distance_from_numpy(program, sizes, sides["polyfuse"].run)
+    if not wrong < 1.0:
+        return f"{_verdict([wrong])} at {sizes_text}"
     for name in peers:
         side = PEERS[name](program, sizes)
         if side is not None:

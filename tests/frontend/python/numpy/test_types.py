@@ -80,6 +80,19 @@ def test_unsigned_numbers_divided_by_minus_one_have_a_sign(options: dict[str, st
     check(by_signed, small, long, signed, signed.astype(np.int16), **options)
 
 
+def turned(x, c):  # type: ignore[no-untyped-def]
+    return x + (-c), -c + x, (-c) * x, x - (-c), -c + 1, -(c + c)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint64"])
+@pytest.mark.parametrize("options", [{"target": "cpu"}, {"target": "cuda", "device": "lockstep"}])
+def test_a_sign_is_taken_in_the_type_of_its_number(dtype: str, options: dict[str, str]) -> None:
+    """The least integer is its own negative, so that x + (-c) is not x - c where x is a fraction."""
+    known = np.iinfo(dtype)
+    given = np.array([1.0, 2.5, -3.0]), np.array([known.min, known.max, 7], dtype)
+    check(turned, *given, **options)
+
+
 def signs(x):  # type: ignore[no-untyped-def]
     return 1 / np.rint(x), 1 / np.round(x), 1 / np.round(x, 1), 1 / np.trunc(x)
 

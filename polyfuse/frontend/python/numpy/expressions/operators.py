@@ -62,7 +62,7 @@ def unary(e: Evaluator, node: ast.UnaryOp) -> Value:
         return inverted(e, node, value)
     if isinstance(node.op, ast.USub) and value.dtype == BOOL:
         e.refuse(node, f"{ast.unparse(node)} of conditions", "~")
-    if isinstance(node.op, ast.USub) and is_integer(value.dtype) and value.dtype not in ("integer", "int64"):
+    if isinstance(node.op, ast.USub) and is_integer(value.dtype) and value.dtype != "integer":
         # the sign of a term is read as a difference, which has the type of both operands: -x has that of x
         return operation(e, node, ast.Sub(), [Scalar(number(0), "integer"), value])
     if isinstance(value, Scalar):
