@@ -14,10 +14,10 @@ a size of NPBench's, plus or minus a small constant. One process for each progra
 the CPU and runs it at all sizes: a preset of NPBench's, or the integers of preset S times a factor. The seconds are
 those of the processor, not of the clock, and without imports. What `@pf.nest` refuses is tried as a `pf.program`, which
 compiles the pieces around what stays Python. `times` measures calls at the first of the sizes, for which polyfuse
-compiles as JAX does, default arguments included, against NumPy and NPBench's own versions for numba and JAX where these
-are installed, in turns, if the results are NumPy's. Results of a chaotic program (nbody at M) count as NumPy's if they
-are no further away than NumPy's own are after its inputs have moved by a unit in the last place; the row says so. For
-one thread set NUMBA_NUM_THREADS and OPENBLAS_NUM_THREADS to 1, and XLA_FLAGS to "--xla_cpu_multi_thread_eigen=false
+compiles as JAX does, default arguments included, against NumPy and NPBench's own versions for numba, JAX and DaCe where
+these are installed, in turns, if the results are NumPy's. Results of a chaotic program (nbody at M) count as NumPy's if
+they are no further away than NumPy's own are after its inputs have moved by a unit in the last place; the row says so.
+For one thread set NUMBA_NUM_THREADS and OPENBLAS_NUM_THREADS to 1, and XLA_FLAGS to "--xla_cpu_multi_thread_eigen=false
 intra_op_parallelism_threads=1"; processor seconds of the fastest turn count. With `--clock wall` it is the median of
 the clock's, for more threads. A size is a preset, or one times a factor, as M*0.5.
 """
@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import functools
 import importlib
 import inspect
 import json
@@ -313,9 +314,36 @@ def _jax_of(program: Program, _: Mapping[str, Any]) -> Side | None:
     return Side(lambda *given: jax.block_until_ready(found(*given)), ready)
 
 
+def _dace_of(program: Program, sizes: Mapping[str, Any]) -> Side | None:
+    """NPBench's version for DaCe, optimised for the CPU as NPBench does; None if there is none, or no DaCe."""
+    try:
+        dace = importlib.import_module("dace")
+        auto = importlib.import_module("dace.transformation.auto.auto_optimize")
+    except ModuleNotFoundError:
+        return None
+    found = _version(program, "dace")
+    if found is None:
+        return None
+    dace.Config.set("compiler", "allow_view_arguments", value=True)  # as some of `initialize` are
+    names = program.info["input_args"]
+    symbols = {name: value for name, value in sizes.items() if name not in names}
+
+    @functools.cache
+    def compiled() -> Callable[..., Any]:
+        graph = found.to_sdfg(simplify=True)  # type: ignore[attr-defined]  # a program of DaCe's
+        made: Callable[..., Any] = auto.auto_optimize(graph, dace.DeviceType.CPU).compile()
+        return made
+
+    def run(*given: Any) -> Any:
+        return compiled()(**dict(zip(names, given, strict=True)), **symbols)
+
+    return Side(run)
+
+
 PEERS: Mapping[str, Callable[[Program, Mapping[str, Any]], Side | None]] = {
     "numba": _numba_of,
     "jax": _jax_of,
+    "dace": _dace_of,
 }
 
 

@@ -139,9 +139,12 @@ def _changed(nest: Nest, source: Statement, types: Set[str]) -> str | None:
         shown = nest.tensor(access.tensor).dtype
         if shown != dtype:
             return f"{source.name} shows values of {shown} as {dtype}"
-    if source.reads or types == {dtype} or np.asarray(float(source.body), dtype) == float(source.body):
+    if source.reads or types == {dtype}:
         return None
-    return f"{source.name} shows {float(source.body)} as {dtype}, and is read with values of another type"
+    number = float(source.body)
+    if float(np.asarray(number, dtype)) == number:  # NumPy would round the other to the array's type
+        return None
+    return f"{source.name} shows {number} as {dtype}, and is read with values of another type"
 
 
 def _written_twice(nest: Nest, sources: tuple[Statement, ...]) -> Iterator[isl.Map]:

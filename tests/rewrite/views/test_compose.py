@@ -292,18 +292,19 @@ def test_what_cannot_be_read_through(tensor: str, why: str) -> None:
     assert error.value.refusal == refusal
 
 
-def filled(number: float) -> pf.Nest:
+def filled(number: float, dtype: str) -> pf.Nest:
     """Halves with a number beside them, whose users are of another type."""
-    half = nn.pad(nn.input("x", (6, 4), "bfloat16"), (1, 0), number)
-    return nn.lower(nn.matmul(half, nn.input("y", (4, 3), "bfloat16")))
+    half = nn.pad(nn.input("x", (6, 4), dtype), (1, 0), number)
+    return nn.lower(nn.matmul(half, nn.input("y", (4, 3), dtype)))
 
 
-def test_halves_are_read_through_where_each_value_is_the_same() -> None:
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_halves_are_read_through_where_each_value_is_the_same(dtype: str) -> None:
     """A sum of float32 numbers reads a half or the half that a view shows; a number it would read unrounded."""
-    assert why_not_read_through(filled(0.25), "v0") is None
-    refusal = why_not_read_through(filled(0.1), "v0")
+    assert why_not_read_through(filled(0.25, dtype), "v0") is None
+    refusal = why_not_read_through(filled(0.1, dtype), "v0")
     assert refusal is not None
-    assert "shows 0.1 as bfloat16, and is read with values of another type" in refusal.why
+    assert f"shows 0.1 as {dtype}, and is read with values of another type" in refusal.why
 
 
 @pytest.mark.parametrize(
