@@ -53,7 +53,8 @@ class Product:
     rows or columns: batches, or more rows. Columns lie along axis `lanes` of the sums; `across`: it is not the last.
     Panels of columns begin where their blocks do if `group` is a multiple of their width: 16 for y[16 * g + f] and
     w[16 * g + f, k], the filters f of 16 in each group g of a convolution; 0: nothing else moves along their axes.
-    With `of_several` columns are one row of all that the right factor has: the pixels of a row of x[c, h, w].
+    With `of_several` columns are one row of all that the right factor has: the pixels of a row of x[c, h, w], or the
+    columns of one of several weights w[m, j, k].
     """
 
     statement: str
@@ -174,8 +175,9 @@ def _factor(s: Statement, value: sympy.Basic, by_value: bool, still: frozenset[i
 def _roles(s: Statement, factors: list[Factor], groups: bool, still: frozenset[int]) -> list[Product]:
     """Every choice of rows, the innermost first; with columns that are neighbours in memory, if there are any.
 
-    Of several dimensions that may be columns it is the one along memory, if all sums and their steps lie along it: the
-    pixels of a row, for windows of one pixel. Where the other factor has columns, too, that is one choice of two.
+    Of several dimensions that may be columns it is the one along memory of the sums: the pixels of a row, for windows
+    of one pixel, or the columns of one of several weights w[m, j, k] that have the same rows x[i, k]. Where the other
+    factor has columns, too, that is one choice of two.
     """
     y = moved_axes(s.write, len(s.dims))
     if y is None:
@@ -191,7 +193,7 @@ def _roles(s: Statement, factors: list[Factor], groups: bool, still: frozenset[i
             columns = (
                 moving  # the one image of a batch is no column; windows' columns are cut short at its edges
             )
-        elif len(moving) > 1 and y[moving[0]] == last and _in_one_row(s, right, moving[0]):
+        elif len(moving) > 1 and y[moving[0]] == last and _moves_apart(s, right, moving[0]):
             columns, of_several = moving[:1], True
         rows = [d for d in y if d in a and d not in b]
         steps = [d for d in a if d in b and d not in y and d not in still]
@@ -215,10 +217,10 @@ def _roles(s: Statement, factors: list[Factor], groups: bool, still: frozenset[i
     return usual or sorted(found, key=lambda one: not one.across)
 
 
-def _in_one_row(s: Statement, right: Factor, columns: int) -> bool:
-    """True if a factor moves by one along its last axis with a dimension, and no two dimensions move along one axis."""
+def _moves_apart(s: Statement, right: Factor, columns: int) -> bool:
+    """True if a factor moves by one with a dimension, and no two dimensions move along one of its axes."""
     access, axis = right.access, right.axes[columns]
-    if right.computed or right.axes != moved_axes(access, len(s.dims)) or axis != access.map.dim(OUT) - 1:
+    if right.computed or right.axes != moved_axes(access, len(s.dims)):
         return False
     return len(set(right.axes.values())) == len(right.axes) and step_along(access, columns, axis) == 1
 

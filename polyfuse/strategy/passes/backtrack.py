@@ -7,7 +7,8 @@ once its loops have a shape: a pyramid's level of 1025² pixels was to take 0.9 
 others did not come apart. Such a group is taken apart, its parts are shaped, and both forms are priced by the same
 model of finished loops. So is a product that has no blocks because of what it is with: pooling by overlapping windows
 in a convolution's kernel, whose tiles hold no whole window (a network's first layers on 224 × 224 pixels were to take
-1.5 ms on two Zen 4 cores, and took 50).
+1.5 ms on two Zen 4 cores, and took 50). Or one whose blocks have all columns because of a norm of rows: 32 x 3072 x
+768 took 0.85 ms with it, and 0.59 without, where all weights come from memory (one core of a Zen 5).
 
 Groups that are equal but for names, as those of a network's layers, are taken apart, or left, together.
 """
@@ -48,13 +49,15 @@ ROUNDS = 3
 class Doubt:
     """Statements that the search put together for `expected` seconds and whose cheapest shape takes `shaped`.
 
-    `more` are groups that are taken apart with them.
+    `more` are groups that are taken apart with them. Its blocks take `lost` seconds more than the product's best, by
+    the price of blocks: what a block waits for is not in `shaped`, the price of finished loops.
     """
 
     names: tuple[str, ...]
     expected: float
     shaped: float
     more: KeptApart = frozenset()
+    lost: float = 0.0
 
     @property
     def seconds(self) -> tuple[float, float]:
@@ -76,6 +79,7 @@ class Reconsidered:
 
 
 def doubts_of(
+    given: Nest,
     nest: Nest,
     decisions: Iterable[Decision],
     names: tuple[str, ...],
@@ -85,29 +89,54 @@ def doubts_of(
 ) -> tuple[Doubt, ...]:
     """Return a doubt about a group that the search fused for its price and that is far dearer in its shape (`found`).
 
-    Where its product has no blocks, this product and what it is with are what is doubted.
+    Where its product has no blocks, or dearer ones, this product and what it is with are what is doubted. `nest` has
+    what the shapes have added to the `given` one: copies of operands.
     """
     shaped = sum(group.cost.total for group in found if not _of_constants(nest, group))
     weighed = any(d.taken and d.cost_together and {d.producer, d.consumer} <= set(names) for d in decisions)
     if weighed and choose.forces(PASS, names):
         return (Doubt(names, expected, shaped),)
-    pair = _kept_from_blocks(nest, names, found) if weighed else ()
+    pair = _kept_from_blocks(given, names, found) if weighed else ()
     doubted = pair or (names if weighed and shaped > DOUBTFUL * expected else ())
-    return (Doubt(doubted, expected, shaped, _alike_products(nest, pair)),) if doubted else ()
+    lost = _lost(found) if pair else 0.0
+    return (Doubt(doubted, expected, shaped, _alike_products(given, pair), lost),) if doubted else ()
+
+
+def _lost(found: Iterable[Group]) -> float:
+    """The seconds by which a product's blocks are dearer than those that the rest of its kernel forbids."""
+    remarks = (remark for group in found for remark in group.remarks)
+    both = [r.seconds for r in remarks if r.pass_ == BLOCKS and not r.taken and r.seconds is not None]
+    return max((own - best for best, own in both), default=0.0)
 
 
 def _kept_from_blocks(nest: Nest, names: tuple[str, ...], found: Sequence[Group]) -> tuple[str, ...]:
-    """A kernel's only product, which has no blocks, and the next reduction, or else what it reads; nothing if alone."""
+    """A kernel's product that has no blocks, or dearer ones, and the next reduction, or else what it reads.
+
+    Nothing if it is alone. Of several products it is the one with more work than all others, and the one before it.
+    """
     if not any(remark.pass_ == BLOCKS and not remark.taken for group in found for remark in group.remarks):
         return ()
     products = [name for name in names if products_of(nest, name, triangles=True, groups=True)]
-    if len(products) != 1:
+    if len(products) > 1:
+        return _with_most_work(nest, products)
+    if not products:
         return ()
     place = names.index(products[0])
     read = {access.tensor for access in nest.statement(products[0]).reads}
     behind = [name for name in names[place + 1 :] if nest.statement(name).is_reduction]
     before = [name for name in names[:place] if nest.statement(name).write.tensor in read]
     return (products[0], *(behind[:1] or before[-1:])) if behind or before else ()
+
+
+def _with_most_work(nest: Nest, products: Sequence[str]) -> tuple[str, ...]:
+    """The product with more work than all others, and the one that stands before it, or else behind it."""
+    counts = Counts(nest)
+    work = {name: counts.work(name).flops for name in products}
+    most = max(products, key=lambda name: work[name])
+    if 2 * work[most] <= sum(work.values()):
+        return ()
+    place = products.index(most)
+    return tuple(products[place - 1 : place + 1]) if place else tuple(products[:2])
 
 
 def _alike_products(nest: Nest, pair: tuple[str, ...]) -> KeptApart:
@@ -144,6 +173,7 @@ def reconsidered(
         groups = frozenset(group for each in alike for group in (frozenset(each.names), *each.more))
         other, others = without(refused | groups)
         together, apart = compared(plan, other, frozenset().union(*groups), machine)
+        together += sum(each.lost for each in alike)
         pays = choose.takes(PASS, doubt.names, apart < CLEARLY * together)
         remarks.append(_remark(alike, together, apart, pays, choose.wished(PASS, doubt.names)))
         if pays:

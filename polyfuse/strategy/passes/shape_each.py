@@ -133,7 +133,7 @@ def in_shapes(
         schedule = repeats.finished(schedule)
     if machine.kind == "cpu":
         for names, expected, found in made:
-            doubts += doubts_of(schedule.nest, decisions, names, expected, found, choose)
+            doubts += doubts_of(start.nest, schedule.nest, decisions, names, expected, found, choose)
     return Plan(schedule, decisions, tuple(groups), machine, claims.remarks), tuple(doubts)
 
 
@@ -195,7 +195,8 @@ def _in_blocks(task: Task) -> Shaped | Refused | None:
         return blocks
     names = (*task.kernel.names, *added(task.schedule, blocks.schedule))
     counts = task.model.counts.after(blocks.schedule.nest)
-    return blocks.schedule, list(_groups(blocks, counts, names, machine, BLOCKS))
+    lost = () if blocks.lost is None else (blocks.lost,)
+    return blocks.schedule, list(_groups(blocks, counts, names, machine, BLOCKS, lost))
 
 
 def _in_register_tiles(task: Task) -> Shaped | Refused | None:
@@ -331,7 +332,8 @@ def _blocked(
         innermost_rows = tuple(choices[0] for choices in products)
         return stepped(schedule, counts, kernel, innermost_rows, machine, choose)
     if len(products) > 1:
-        return None
+        each = ", ".join(choices[0].statement for choices in products)
+        return Refused(Reason.OTHER_FORM, f"{each} are several products, and blocks are around one")
     parallel = cost.tiling.parallel
     if banded:
         several = None if parallel is None else evenly(kernel.extents[parallel], machine.units)

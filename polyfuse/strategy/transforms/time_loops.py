@@ -26,7 +26,7 @@ from polyfuse.strategy.cost.cpu_loops import Estimator
 from polyfuse.strategy.cost.kernel_model import internal, kernel_of
 from polyfuse.strategy.draft import Draft
 from polyfuse.strategy.fusion.group_search import part_of
-from polyfuse.strategy.remarks import Reason, Refused
+from polyfuse.strategy.remarks import Reason, Refused, Remark
 from polyfuse.strategy.transforms.band_verbs import contracted, users_in
 from polyfuse.strategy.transforms.isl_scheduler import found_by_isl
 from polyfuse.strategy.transforms.loop_remarks import findings, skewed
@@ -58,10 +58,11 @@ Priced = list[tuple[float, Draft]]
 
 @dataclass(frozen=True)
 class Planned:
-    """A schedule with one more kernel in shape, and what was found and done."""
+    """A schedule with one more kernel in shape, what was found and done, and a cheaper shape that was `lost`."""
 
     schedule: Schedule
     notes: tuple[str, ...]
+    lost: Remark | None = None
 
 
 def planned(

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from itertools import chain
 
+import numpy as np
 import pytest
 
 import polyfuse as pf
@@ -13,14 +14,17 @@ from papers.pipelines import PIPELINES
 from papers.polybench import KERNELS
 from polyfuse.ir.tree import parts, statements
 from polyfuse.machine import Machine
+from polyfuse.nn.lower import lower_values
 from polyfuse.rewrite import expand
 from polyfuse.strategy import Plan
 from polyfuse.strategy.candidates import Choose, Picked, cheapest
+from polyfuse.strategy.cpu.gemm.schedule import BLOCKS
 from polyfuse.strategy.driver import Start
 from polyfuse.strategy.fusion.group_search import KeptApart
-from polyfuse.strategy.passes.backtrack import Doubt, Doubted, holds_product, reconsidered
+from polyfuse.strategy.passes.backtrack import Doubt, Doubted, doubts_of, holds_product, reconsidered
 from polyfuse.strategy.passes.kernels import Kernels, backtracked
 from polyfuse.strategy.pipeline import plan_for
+from polyfuse.strategy.remarks import Reason, refused
 from tests.support.durations import seconds_in
 
 ZEN5 = Machine.preset("zen5")
@@ -83,6 +87,53 @@ def test_choices_are_made_for_the_kernels_that_stay(pyramid: Plan) -> None:
     other = planned_apart(Choose(Picked({"tiles of nothing": 1})))
     assert str(other.schedule) == str(pyramid.schedule)
     assert other.notes == pyramid.notes
+
+
+def a_layer(rows: int, steps: int, columns: int, heads: int = 0) -> pf.Nest:
+    """A linear layer of two sentences and a layer norm of what it gives; behind attention of so many heads, if any."""
+    rng = np.random.default_rng(0)
+
+    def weights(*shape: int) -> pf.nn.Value:
+        return pf.nn.constant(rng.standard_normal(shape, dtype="float32"))
+
+    inputs = [pf.nn.input(name, (2, rows, steps)) for name in ("qkv" if heads else "x")]
+    x = inputs[0]
+    if heads:
+        q, k, v = (
+            pf.nn.permute(pf.nn.reshape(one, (2, rows, heads, steps // heads)), (0, 2, 1, 3))
+            for one in inputs
+        )
+        taken = pf.nn.matmul(pf.nn.softmax(pf.nn.matmul(q, pf.nn.transpose(k)), -1), v)
+        x = pf.nn.reshape(pf.nn.permute(taken, (0, 2, 1, 3)), (2, rows, steps))
+    y = pf.nn.linear(x, pf.nn.transpose(weights(columns, steps)), weights(columns))
+    return lower_values(
+        [pf.nn.layer_norm(y, columns, weights(columns), weights(columns), 1e-5)], "layer", inputs
+    )
+
+
+def planned_layer(nest: pf.Nest) -> Plan:
+    """The plan for one core whose weights come from memory."""
+    return plan_for(nest, replace(ZEN5, units=1, levels=(L1, L2, replace(L3, size=4 * 2**20), DRAM)))
+
+
+def test_a_norm_leaves_a_product_whose_narrow_blocks_it_forbids() -> None:
+    """A norm of whole rows needs all columns in a block: 9 MiB of weights would come by once for each few rows."""
+    groups = planned_layer(a_layer(16, 3072, 768)).groups
+    product = next(group.statements for group in groups if "mac0" in group.statements)
+    assert "bias0" in product
+    assert not any(name.startswith(("meansum", "norm")) for name in product)
+
+
+def test_a_large_product_without_blocks_is_doubted_with_the_one_before_it() -> None:
+    """Blocks are around one product: attention's two keep the layer's behind them from its own."""
+    nest = a_layer(16, 768, 768, heads=12)
+    plan = planned_layer(nest)
+    small = next(group for group in plan.groups if "mac1" in group.statements)
+    names, after = small.statements, plan.schedule.nest
+    found = replace(small, remarks=(refused(BLOCKS, names, Reason.OTHER_FORM, "several products"),))
+    (doubt,) = doubts_of(nest, after, plan.decisions, (*names, "mac2"), 1.0, [found])
+    assert doubt.names == ("mac1", "mac2")
+    assert not doubts_of(nest, after, plan.decisions, names, 1.0, [found])
 
 
 def test_without_doubts_nothing_is_compared() -> None:

@@ -46,7 +46,7 @@ from polyfuse.strategy.match.epilogue import (
     reached,
 )
 from polyfuse.strategy.match.gemm import Product
-from polyfuse.strategy.remarks import Reason, Refused
+from polyfuse.strategy.remarks import Reason, Refused, Remark
 from polyfuse.strategy.transforms.band_verbs import (
     along_memory,
     common_loops,
@@ -66,6 +66,10 @@ from polyfuse.strategy.transforms.time_loops import Planned
 
 BLOCKS = "blocks for the caches"
 """The name of the pass that puts products into blocks (`polyfuse.strategy.pipeline`)."""
+
+CLEARLY = 0.8
+"""The largest cost of blocks that a kernel's other statements forbid, as a fraction of its own blocks', for which it is
+doubted (`passes/backtrack.py`), which takes a kernel apart for no smaller gain."""
 
 
 def blocked(
@@ -100,9 +104,12 @@ def blocked(
         made = replace(best, choices=whole).made(cheapest)
     except (IllegalSchedule, InvalidSchedule) as error:
         return Refused(Reason.ILLEGAL, str(error))
-    return replace(
-        made, notes=(*made.notes, f"all columns are in one block, since a narrower one is refused: {why}")
-    )
+    line = f"all columns are in one block, since a narrower one is refused: {why}"
+    cheapest_of_all, own = best.choices[0].seconds * best.often, whole[0].seconds * best.often
+    if cheapest_of_all >= CLEARLY * own:
+        return replace(made, notes=(*made.notes, line))
+    lost = Remark(BLOCKS, kernel.names, False, Reason.ILLEGAL, line, (cheapest_of_all, own))
+    return replace(made, lost=lost)
 
 
 def blocked_inside(

@@ -207,6 +207,17 @@ def test_a_weight_that_many_rows_use_or_no_call_changes_is_packed() -> None:
     assert not chosen(along(64, 512, 512, AVX2, fixed=True)).lanes
 
 
+def test_dot_products_wait_for_rows_that_l1_does_not_hold() -> None:
+    """Rows of 12 KiB: 4 of each factor do not stay in 48 KiB, and come from L2 for each tile; of 3 KiB they do."""
+
+    def of_arithmetic(steps: int) -> float:
+        b = Blocking(4, 4, steps, 32, pack_left=False, pack_right=False, lanes=16)
+        t = replace(along(32, 768, steps, AVX512), held=steps * 768 * 4)
+        return seconds(t, b) * AVX512.peak(4, 1.0) / (2.0 * 32 * 768 * steps)
+
+    assert of_arithmetic(3072) > 1.4 * of_arithmetic(768)
+
+
 def test_fewer_steps_than_two_vectors_are_no_dot_products() -> None:
     assert not any(b.lanes for b in choices(along(32, 64, 15, AVX2)))
 

@@ -14,6 +14,7 @@ import polyfuse as pf
 from polyfuse import nn
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.machine import KiB, Machine, MiB, cpu
+from polyfuse.nn.lower import lower_values
 from polyfuse.strategy import plan_for
 from polyfuse.strategy.transforms.band_verbs import common_loops
 from tests.support.emitted import in_one_line
@@ -406,3 +407,18 @@ def test_a_tile_has_all_places_of_a_line_that_caches_do_not_hold(machine: Machin
     common = [loop.name for loop in common_loops(schedule, ("mac", "add"))]
     assert "c" in common
     assert ("n" in common, "p" in common) == (not inside, not inside)
+
+
+def test_layers_of_one_value_are_one_product_whichever_way_their_weights_lie() -> None:
+    """q, k and v of attention: y[m, i, j, k] += x[i, j, l] * w[m, k, l], where m moves weights and sums alone."""
+    rng = np.random.default_rng(0)
+    x = nn.input("x", (2, 16, 64))
+    weights = [rng.standard_normal((128, 64), dtype="float32") / 8 for _ in range(3)]
+    q, k, v = (nn.matmul(x, nn.transpose(nn.constant(w))) for w in weights)
+    nest = lower_values([nn.matmul(nn.matmul(q, nn.transpose(k)), v)], "layers", [x])
+    net = pf.compile(nest, machine=Machine.preset("zen5"), force={"batch isomorphic": True})
+    assert "tile_mac" in net.source
+    assert "row_mac(" not in net.source
+    one = rng.standard_normal((2, 16, 64), dtype="float32")
+    left, right, last = (one @ w.T for w in weights)
+    np.testing.assert_allclose(net(one), left @ right.swapaxes(1, 2) @ last, rtol=1e-3, atol=1e-3)
