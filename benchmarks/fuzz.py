@@ -54,6 +54,7 @@ PROPERTIES: Mapping[str, str] = {
     "places": "tests.frontend.python.test_random_places:test_random_updates_at_places",
     "arrays": "tests.frontend.python.numpy.test_random_arrays:test_random_arrays_mean_what_numpy_means",
     "array types": "tests.frontend.python.numpy.test_random_types:test_random_types_mean_what_numpy_means",
+    "array tests": "tests.frontend.python.numpy.test_random_tests:test_random_tests_mean_what_numpy_means",
     "types": "tests.random.test_random_types:test_both_targets_have_numpys_types",
 }
 """A kind of case and the test that makes and checks such cases."""

@@ -325,6 +325,7 @@ def _dace_of(program: Program, sizes: Mapping[str, Any]) -> Side | None:
     if found is None:
         return None
     dace.Config.set("compiler", "allow_view_arguments", value=True)  # as some of `initialize` are
+    np.set_printoptions(legacy="1.25")  # DaCe 1 parses the texts of numbers, "np.float64(2.0)" in NumPy 2
     names = program.info["input_args"]
     symbols = {name: value for name, value in sizes.items() if name not in names}
 

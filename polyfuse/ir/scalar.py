@@ -18,10 +18,11 @@ with evaluate=False, and `a - b` is Add(a, Mul(-1, b)), `a / b` is Mul(a, Pow(b,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
+from sympy.core.operations import LatticeOp
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
 
@@ -82,6 +83,27 @@ class Select(sympy.Function):
     @classmethod
     def eval(cls, *_: Any) -> None:
         """Keep the expression unevaluated."""
+
+
+class And(sympy.And):
+    """All of some tests. Tests of each other's opposite stay, as both a < b and a >= b are false where one is NaN.
+
+    SymPy's own And is false there, even unevaluated.
+    """
+
+    @classmethod
+    def _new_args_filter(cls, args: Iterable[sympy.Basic]) -> Iterator[sympy.Basic]:
+        found: Iterator[sympy.Basic] = LatticeOp._new_args_filter.__func__(cls, args)
+        return found
+
+
+class Or(sympy.Or):
+    """One of some tests at least. Tests of each other's opposite stay: see And."""
+
+    @classmethod
+    def _new_args_filter(cls, args: Iterable[sympy.Basic]) -> Iterator[sympy.Basic]:
+        found: Iterator[sympy.Basic] = LatticeOp._new_args_filter.__func__(cls, args)
+        return found
 
 
 class Tf32(sympy.Function):
@@ -347,7 +369,7 @@ _NODES: Mapping[str, Any] = {
     **{node.__name__: node for node in OfIntegers.__subclasses__()},
     **{node.__name__: node for node in CONVERSIONS.values()},
     **{node.__name__: node for node in (sympy.Gt, sympy.Ge, sympy.Lt, sympy.Le, sympy.Eq, sympy.Ne)},
-    **{node.__name__: node for node in (sympy.And, sympy.Or, sympy.Not)},
+    **{node.__name__: node for node in (And, Or, sympy.Not)},
 }
 
 

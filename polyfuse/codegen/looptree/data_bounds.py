@@ -51,7 +51,7 @@ from polyfuse.ir.expression import call
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.masks import Mask, comparison, mask_of
 from polyfuse.ir.number_types import ITEMSIZE, is_integer
-from polyfuse.ir.scalar import Select
+from polyfuse.ir.scalar import And, Select
 
 IN_ORDER = (None, "vector", "unroll")
 """The loops whose iterations may be left out: others share them out among cores or threads."""
@@ -328,5 +328,5 @@ def _without(node: Node, keys: set[tuple[str, str, str]], variable: str, places:
     ]
     if not left:
         return replace(node, body=mask.value)
-    condition = left[0] if len(left) == 1 else sympy.And(*left, evaluate=False)
+    condition = left[0] if len(left) == 1 else And(*left, evaluate=False)
     return replace(node, body=Select(condition, mask.value, node.body.args[2]))

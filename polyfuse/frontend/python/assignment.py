@@ -28,7 +28,7 @@ from polyfuse.frontend.python.scope import Place
 from polyfuse.frontend.python.scope_names import Names
 from polyfuse.ir import Access, DType, Statement
 from polyfuse.ir.nest_text import BINARY
-from polyfuse.ir.scalar import Select, number, turned
+from polyfuse.ir.scalar import And, Select, number, turned
 
 TARGETS = "a variable, or one element of an array that is given or made before"
 OPERATORS = "= += -= *= /= **=, //= %= <<= >>= &= |= ^= of integers"
@@ -140,7 +140,7 @@ def copy_of(here: Place, parameter: str) -> Assigned:
 def _all(body: Body, predicates: tuple[Predicate, ...]) -> sympy.Basic:
     """Return the condition that an instance is in all of some branches."""
     first, *rest = (body.holds(predicate) for predicate in predicates)
-    return sympy.And(first, *rest, evaluate=False) if rest else first
+    return And(first, *rest, evaluate=False) if rest else first
 
 
 def _assigned(

@@ -131,7 +131,7 @@ class Body:
         """A condition on data."""
         match node:
             case ast.BoolOp():
-                joined = sympy.And if isinstance(node.op, ast.And) else sympy.Or
+                joined = scalar.And if isinstance(node.op, ast.And) else scalar.Or
                 return joined(*(self.test(part) for part in node.values), evaluate=False)
             case ast.UnaryOp(op=ast.Not()):
                 return sympy.Not(self.test(node.operand), evaluate=False)
@@ -142,9 +142,10 @@ class Body:
                     COMPARE[type(op)](a, b, evaluate=False)
                     for op, a, b in zip(node.ops, values, values[1:], strict=False)
                 ]
-                return reduce(lambda a, b: sympy.And(a, b, evaluate=False), tests)
+                return reduce(lambda a, b: scalar.And(a, b, evaluate=False), tests)
             case ast.Constant(value=bool() as truth):
-                return sympy.true if truth else sympy.false
+                one, zero = scalar.number(int(truth)), scalar.number(0)
+                return sympy.Ne(one, zero, evaluate=False)  # SymPy's own true and false would drop what they join
         with self._apart():
             return sympy.Ne(self.value(node), sympy.Integer(0), evaluate=False)
 

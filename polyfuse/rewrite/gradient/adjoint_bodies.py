@@ -36,6 +36,7 @@ from sympy.logic.boolalg import Boolean
 from polyfuse.ir.number_types import is_real
 from polyfuse.ir.scalar import (
     FUNCTIONS,
+    And,
     AsType,
     Expm1,
     FloorDiv,
@@ -211,7 +212,7 @@ def _of_power(node: sympy.Pow, seed: sympy.Expr, found: Contributions) -> None:
     else:
         grown = mul(exponent, power(base, sub(exponent, ONE)))
         _add(found, _chosen(_equal(exponent, ZERO), {}, pull(base, mul(seed, grown))))
-        at_zero = sympy.And(_equal(base, ZERO), sympy.Ge(exponent, ZERO, evaluate=False), evaluate=False)
+        at_zero = And(_equal(base, ZERO), sympy.Ge(exponent, ZERO, evaluate=False), evaluate=False)
         logarithm = mul(node, FUNCTIONS["log"](base))
         _add(found, _chosen(at_zero, {}, pull(exponent, mul(seed, logarithm))))
 
