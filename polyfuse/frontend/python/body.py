@@ -144,8 +144,9 @@ class Body:
                 ]
                 return reduce(lambda a, b: scalar.And(a, b, evaluate=False), tests)
             case ast.Constant(value=bool() as truth):
+                # SymPy's own true and false would drop what they join
                 one, zero = scalar.number(int(truth)), scalar.number(0)
-                return sympy.Ne(one, zero, evaluate=False)  # SymPy's own true and false would drop what they join
+                return sympy.Ne(one, zero, evaluate=False)
         with self._apart():
             return sympy.Ne(self.value(node), sympy.Integer(0), evaluate=False)
 
