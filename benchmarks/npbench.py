@@ -54,8 +54,8 @@ APART = (149, 131, 113, 97, 79, 67, 53, 41)
 SMALL = (12, 11, 10, 9, 8, 7, 6, 5)
 """Sizes of runs in the interpreter."""
 
-CONSTANT = {"lenet": ("H", "W"), "sthamfft": ("R",)}
-"""Sizes that stay numbers, where a product of them is an extent."""
+CONSTANT = {"lenet": ("H", "W"), "sselfeng": ("Norb",), "sthamfft": ("R",)}
+"""Sizes that stay numbers: a product of them is an extent, or an array of larger ones does not fit in memory."""
 
 FIXED = {"sthamfft": ("N", "R", "K")}
 """Arguments that are numbers in the program that is read, as extents are powers of them: one program for each size."""
@@ -110,9 +110,11 @@ def programs(checkout: Path) -> list[Program]:
     return found
 
 
-def small_sizes(program: Program, small: Sequence[int] = SMALL) -> dict[str, Any]:
-    """The preset's sizes with its integers replaced by others that differ."""
-    preset = program.info["parameters"]["S"]
+def small_sizes(
+    program: Program, small: Sequence[int] = SMALL, sizes: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The sizes, or those of preset S, with integers replaced by others that differ."""
+    preset = sizes or program.info["parameters"]["S"]
     fixed = CONSTANT.get(program.name, ())
     numbers = iter(small)
     return {
@@ -121,9 +123,9 @@ def small_sizes(program: Program, small: Sequence[int] = SMALL) -> dict[str, Any
     }
 
 
-def types(program: Program) -> dict[str, str]:
-    """Annotations of the parameters, in NPBench's sizes."""
-    sizes = small_sizes(program, APART)
+def types(program: Program, given: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """Annotations of the parameters, in NPBench's sizes; sizes that stay numbers are as given, or of preset S."""
+    sizes = small_sizes(program, APART, given)
     arguments = program.arguments(sizes)
     parameters = list(inspect.signature(program.function).parameters)
     fixed = CONSTANT.get(program.name, ())
@@ -283,7 +285,7 @@ def _compiled(program: Program, sizes: Mapping[str, Any]) -> Callable[..., Any]:
         names = list(inspect.signature(program.function).parameters)
         rest = [names.index(name) for name in names if name not in FIXED[program.name]]
         return lambda *given: run(*(given[position] for position in rest))
-    nest = pf.nest(program.function, types=types(program))
+    nest = pf.nest(program.function, types=types(program, sizes))
     parameters = inspect.signature(program.function).parameters
     known = {name: each.default for name, each in parameters.items() if isinstance(each.default, int)}
     known |= dict(zip(parameters, program.arguments(sizes).values(), strict=False))
@@ -473,6 +475,8 @@ def _in_process(checkout: Path, name: str, answer: Any, *given: Any) -> None:
     program = next(p for p in programs(checkout) if p.name == name)
     try:
         answer.put(checked(program, *given))
+    except pf.PolyfuseError as error:
+        answer.put(f"failed   {type(error).__name__}: {_first_line(error)}")
     except ModuleNotFoundError as error:  # spmv's arrays are made by SciPy
         answer.put(f"skipped  {_first_line(error)}")
     except (
