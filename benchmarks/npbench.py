@@ -491,6 +491,21 @@ def _in_process(checkout: Path, name: str, answer: Any, *given: Any) -> None:
         answer.put(f"CRASH    {type(error).__name__}: {_first_line(error)}")
 
 
+def _answer(process: Any, answer: Any, seconds: float) -> str:
+    """What a process says within so many seconds, or that it ended or says nothing."""
+    last = time.monotonic() + seconds
+    while time.monotonic() < last:
+        alive = process.is_alive()
+        try:
+            said: str = answer.get(timeout=1.0)
+        except queue.Empty:
+            if not alive:
+                return f"ended    with {process.exitcode}"
+        else:
+            return said
+    return f"late     more than {seconds:.0f} s"
+
+
 def main() -> None:
     """Print a line for each program, and the counts."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -516,10 +531,7 @@ def main() -> None:
         arguments = (given.checkout, program.name, answer, given.step, given.sizes, given.peers, given.clock)
         process = context.Process(target=_in_process, args=arguments)
         process.start()
-        try:
-            text = answer.get(timeout=given.seconds)
-        except queue.Empty:  # the process takes too long, or has ended
-            text = f"late     more than {given.seconds:.0f} s"
+        text = _answer(process, answer, given.seconds)
         process.kill()
         process.join()
         print(f"{program.name:10} {text}", flush=True)
