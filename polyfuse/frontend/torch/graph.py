@@ -18,7 +18,16 @@ import numpy as np
 from polyfuse.errors import PolyfuseError
 from polyfuse.frontend.importers import Failed, Missing, Refusal, Unsupported, required
 from polyfuse.frontend.torch.aten import ATEN, OF_KNOWN
-from polyfuse.frontend.torch.aten.registry import NotAffine, ReadSize, Result, number_of, size_of
+from polyfuse.frontend.torch.aten.registry import (
+    MASKS,
+    NotAffine,
+    ReadSize,
+    Result,
+    Truths,
+    number_of,
+    size_of,
+    type_name,
+)
 from polyfuse.frontend.torch.merged import RESHAPES, Merged, on_rows, reshaped
 from polyfuse.nn import cast
 from polyfuse.nn.graph import Value, input
@@ -152,6 +161,8 @@ def value_of(node: Node, args: Any, kwargs: Any, fold: Fold | None, sizes: ReadS
     if importer is None:
         raise Unsupported("there is no importer for this operator")
     given, options = (_arrays(one, name in OF_KNOWN) for one in (args, kwargs))
+    if name in MASKS:
+        given, options = _with_truths(node, given, options, *MASKS[name])
     if name in RESHAPES or any(isinstance(one, Merged) for one in _leaves((given, options))):
         return _of_rows(name, meta, given, options, sizes)
     result = Result.of(meta, sizes)
@@ -190,6 +201,19 @@ def _checked(made: Any, result: Result) -> Any:
     if isinstance(made, tuple) or result.dtype == "bool" or first.dtype == result.element:
         return made
     return cast(first, result.element)
+
+
+def _with_truths(
+    node: Node, given: list[Any], options: dict[str, Any], place: int, called: str
+) -> tuple[list[Any], dict[str, Any]]:
+    """An operator's arguments, with a mask of truth values as `Truths`."""
+    mask = node.args[place] if place < len(node.args) else node.kwargs.get(called)
+    value = given[place] if place < len(given) else options.get(called)
+    if mask is None or isinstance(value, Merged) or type_name(mask.meta["val"].dtype) != "bool":
+        return given, options
+    if place < len(given):
+        return [*given[:place], Truths(value), *given[place + 1 :]], options
+    return given, options | {called: Truths(value)}
 
 
 def _picked(args: Any) -> Any:

@@ -293,6 +293,112 @@ def test_elements_chosen_by_integers() -> None:
         assert_allclose(own, theirs.numpy(), rtol=1e-12)
 
 
+def agrees(module: torch.nn.Module, *given: torch.Tensor, rtol: float = 1e-12) -> None:
+    """The oracle's results, and those of a compiled nest, are the module's, types too."""
+    with torch.no_grad():
+        want = module(*given)
+    nest = pf.from_torch(module, given)
+    arrays = [one.numpy() if one.dtype != torch.bool else one.numpy().astype("float32") for one in given]
+    found, ours = tuple(pf.interpret(nest, arrays).values()), pf.compile(nest)(*arrays)
+    every = want if isinstance(want, tuple) else (want,)
+    for one, own, theirs in zip(found, ours if isinstance(ours, tuple) else (ours,), every, strict=True):
+        assert one.dtype == own.dtype == theirs.numpy().dtype
+        assert_allclose(one, theirs.numpy(), rtol=rtol)
+        assert_allclose(own, theirs.numpy(), rtol=rtol)
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_sorted(axis: int, descending: bool) -> None:
+    """Equal elements stay in their order, and NaN is the largest: a masked autoencoder draws patches so."""
+    x = numbers(2, 7, 3)
+    x[0, 2, 1] = x[0, 5, 1] = float("nan")
+    x[1, 3, 2], x[1, 4, 0], x[1, 0, 0] = x[1, 1, 2], float("inf"), float("-inf")
+    agrees(Call(lambda x: tuple(torch.sort(x, dim=axis, descending=descending, stable=True))), x)
+
+
+def test_integers_and_single_numbers_sorted() -> None:
+    x = torch.randint(-5, 5, (2, 6), generator=torch.Generator().manual_seed(0))
+    agrees(Call(lambda x: torch.sort(x, dim=1, stable=True)[0]), x)
+    agrees(Call(lambda x: tuple(torch.sort(x.sum()))), numbers(3))
+    agrees(Call(lambda x: x.gather(1, torch.argsort(x, 1))), numbers(2, 5))
+
+
+class Looked(torch.nn.Module):
+    """Rows of a table by numbers that the module holds, as BERT's kinds of words and T5's distances are."""
+
+    def __init__(self, rows: int, numbers: torch.Tensor) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(rows, 4, dtype=torch.float64)
+        self.register_buffer("numbers", numbers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.table(self.numbers) + x
+
+
+APART = torch.arange(6)[:, None] - torch.arange(6)[None]
+
+
+@pytest.mark.parametrize(
+    ("rows", "known"),
+    [
+        (2, torch.zeros(2, 5, dtype=torch.int64)),
+        (11, APART + 5),
+        (1000, torch.tensor([[5, 7, 9], [2, 2, 2]])),
+    ],
+    ids=["one row", "distances", "few slices"],
+)
+def test_rows_at_known_places(rows: int, known: torch.Tensor) -> None:
+    agrees(Looked(rows, known), numbers(*known.shape, 4))
+
+
+def test_rows_at_many_known_places_of_a_long_table_are_left_to_torch() -> None:
+    known = torch.randint(0, 500, (40,), generator=torch.Generator().manual_seed(0))
+    with pytest.raises(pf.BadArgument, match=r"slices along an axis of 500; at most 16, or any .* of 256"):
+        pf.from_torch(Looked(500, known), (numbers(40, 4),))
+    with pytest.raises(pf.BadArgument, match="that a table of 3 rows does not have"):
+        pf.from_torch(Looked(3, torch.tensor([0, 3])), (numbers(2, 4),))
+
+
+def test_pairs_at_known_places() -> None:
+    """The products of all pairs of features, as DLRM takes them."""
+    first, second = torch.tril_indices(9, 9, -1)
+
+    def pairs(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x[:, first, second], x[:, first[:4], -1 - second[:4]], x[:, first[:4].view(2, 2), second[:2]]
+
+    agrees(Call(pairs), numbers(2, 9, 9))
+
+
+class Masked(torch.nn.Module):
+    """Attention with a mask that the module holds."""
+
+    def __init__(self, mask: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mask", mask)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(x, x, x, attn_mask=self.mask)
+
+
+MASK = torch.rand(2, 1, 5, 5, generator=torch.Generator().manual_seed(0)) > 0.5
+MASK[1, 0, 2] = False
+
+
+@pytest.mark.parametrize("mask", [MASK, MASK[:1], MASK[0, 0]], ids=["row of none", "one", "matrix"])
+def test_attention_leaves_out_what_a_mask_of_truth_values_does(mask: torch.Tensor) -> None:
+    """False is -inf, and not 0 beside 1; a row of which nothing is left is 0."""
+    x = numbers(2, 3, 5, 4)
+    agrees(Masked(mask), x, rtol=1e-9)
+    agrees(Call(lambda x, m: F.scaled_dot_product_attention(x, x, x, m)), x, mask, rtol=1e-9)
+    agrees(
+        Call(lambda x, m: F.scaled_dot_product_attention(x, x, x, attn_mask=m > 0.5)),
+        x,
+        mask.double(),
+        rtol=1e-9,
+    )
+
+
 def test_elements_along_a_long_axis_are_left_to_torch() -> None:
     x, index = numbers(300, 2), torch.tensor([[1, 2]])
     with pytest.raises(pf.BadArgument, match=r"along an axis of 300: all of them are read .*at most 256"):

@@ -1,4 +1,4 @@
-"""Importers of elements chosen by integers of a call: gather, index_select, scatter.
+"""Importers of elements chosen by integers of a call, or by their order: gather, index_select, scatter, sort.
 
 A nest reads the whole axis for each element that is kept (`polyfuse.nn.shape.chosen`), where torch reads one. So these
 are computed along axes of few elements; rows of tables are read where they lie (`embedding`).
@@ -13,10 +13,8 @@ import numpy as np
 from polyfuse import nn
 from polyfuse.frontend.importers import Unsupported, converted, required
 from polyfuse.frontend.torch.aten.registry import Result, aten
-from polyfuse.nn.graph import Value
-
-LONGEST = 256
-"""The most elements along an axis by which others are chosen."""
+from polyfuse.frontend.torch.aten.views import LONGEST
+from polyfuse.nn.graph import INTEGERS, Value
 
 
 def _operands(result: Result, x: Any, dim: int, index: Any) -> tuple[Value, int, Value]:
@@ -68,3 +66,48 @@ def scatter_add(result: Result, x: Any, dim: int, index: Any, source: Any) -> Va
     """Elements added along an axis where an index says."""
     value, axis, places = _operands(result, x, dim, index)
     return nn.scatter_add(value, axis, places, required(converted(source, result.element), "the source"))
+
+
+@aten("sort.default", "sort.stable")
+def sort(
+    result: Result, x: Any, dim: int = -1, descending: bool = False, *, stable: bool | None = None
+) -> tuple[Value, Value]:
+    """The elements in order along an axis, and their places before; equal ones stay in their order, NaN is largest.
+
+    An element's rank is how many stand before it; all pairs are compared.
+    """
+    value = required(converted(x, result.element), "the tensor")
+    if not value.rank:
+        return value, nn.constant(np.zeros((), np.int64))
+    axis = dim % value.rank
+    size = value.shape[axis]
+    if not isinstance(size, int) or size > LONGEST:
+        raise Unsupported(f"sorts an axis of {size}: all pairs are compared; at most {LONGEST} elements")
+    shape = value.shape
+    own = nn.reshape(value, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
+    other = nn.reshape(value, (*shape[:axis], 1, *shape[axis:]))
+    counted = nn.sum(
+        _stands_before(other, own, axis, size, descending), axis + 1
+    )  # of each element, in float64
+    ranks = nn.reshape(counted, other.shape)
+    at = np.arange(size, dtype=np.float64).reshape(-1, *[1] * (value.rank - axis))
+    here = nn.equal(ranks, nn.constant(at))
+    values = nn.sum(nn.where(nn.cast(here, value.dtype), other, 0), axis + 1)
+    places = nn.constant(np.arange(size, dtype=np.float64).reshape(-1, *[1] * (value.rank - 1 - axis)))
+    return values, nn.cast(nn.sum(here * places, axis + 1), "int64")
+
+
+def _stands_before(other: Value, own: Value, axis: int, size: int, descending: bool) -> Value:
+    """1 where an element (of its axis + 1) comes before one (of its axis), else 0; of equal ones the earlier."""
+
+    def number(truth: Value) -> Value:
+        return nn.cast(truth, "float64")
+
+    earlier = np.tri(size, size, -1).reshape(size, size, *[1] * (own.rank - axis - 2))
+    alike, apart = number(nn.equal(other, own)), number((nn.greater if descending else nn.less)(other, own))
+    if own.dtype not in INTEGERS:
+        own_nan, other_nan = number(nn.isnan(own)), number(nn.isnan(other))
+        first, second = (other_nan, own_nan) if descending else (own_nan, other_nan)
+        apart = nn.maximum(apart, first * (1.0 - second))
+        alike = nn.maximum(alike, own_nan * other_nan)
+    return apart + alike * nn.constant(earlier)

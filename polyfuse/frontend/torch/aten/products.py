@@ -9,7 +9,8 @@ import numpy as np
 
 from polyfuse import nn
 from polyfuse.frontend.importers import Unsupported, converted
-from polyfuse.frontend.torch.aten.registry import Result, aten, floating
+from polyfuse.frontend.torch.aten.registry import Result, Truths, aten, floating, masked
+from polyfuse.ir import DType
 from polyfuse.nn.graph import Value, pointwise
 
 
@@ -68,9 +69,31 @@ def _attention(
         rows, columns = scores.shape[-2:]
         seen = np.triu(np.full((rows, columns), -np.inf), 1)
         scores = scores + nn.constant(seen.astype(dtype))
+    kept = None
+    if isinstance(mask, Truths):
+        kept, mask = _rows_that_see(mask.of, dtype), _added(mask.of, dtype)
     if mask is not None:
         scores = scores + converted(mask, dtype)
-    return nn.matmul(nn.softmax(scores, -1), v), scores
+    weights = nn.softmax(scores, -1)
+    return nn.matmul(weights if kept is None else nn.where(kept, weights, 0.0), v), scores
+
+
+def _added(mask: Any, dtype: DType) -> Value:
+    """What is added to scores for a mask of truth values: 0 where it is true, else -inf."""
+    if isinstance(mask, np.ndarray):
+        return nn.constant(np.where(mask, 0.0, -np.inf).astype(dtype))
+    return nn.where(converted(mask, dtype), 0.0, -np.inf)
+
+
+def _rows_that_see(mask: Any, dtype: DType) -> Value | None:
+    """1 for each row of scores of which a mask leaves something, else 0: torch gives such rows no weights, and not NaN.
+
+    None where the mask is known and has no row without.
+    """
+    if isinstance(mask, np.ndarray):
+        seen = mask.any(-1, keepdims=True) if mask.ndim else mask
+        return None if seen.all() else nn.constant(seen.astype(dtype))
+    return nn.max(converted(mask, dtype), -1, keepdims=True) if mask.rank else converted(mask, dtype)
 
 
 def _for_heads(x: Value, heads: int) -> Value:
@@ -84,7 +107,7 @@ def _for_heads(x: Value, heads: int) -> Value:
     )
 
 
-@aten("scaled_dot_product_attention.default")
+@masked("scaled_dot_product_attention.default", 3, "attn_mask")
 def attention(
     result: Result,
     q: Any,
@@ -101,7 +124,7 @@ def attention(
     return _attention(result, q, k, v, attn_mask, is_causal, scale, 1.0 - dropout_p)[0]
 
 
-@aten("_scaled_dot_product_flash_attention_for_cpu.default")
+@masked("_scaled_dot_product_flash_attention_for_cpu.default", 5, "attn_mask")
 def flash_attention(
     result: Result,
     q: Any,

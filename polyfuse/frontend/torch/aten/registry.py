@@ -90,6 +90,20 @@ OF_KNOWN: set[str] = set()
 """The operators whose operands of integers have to be known: their importers take these as arrays."""
 
 
+MASKS: dict[str, tuple[int, str]] = {}
+"""The operators that add a mask to scores, or leave out those where it is false, with its place and its name.
+
+Their importers take a mask of truth values as `Truths`: a value does not say whether its 1 and 0 are numbers.
+"""
+
+
+@dataclass(frozen=True)
+class Truths:
+    """An operand of truth values: a value of 1 and 0, or an array."""
+
+    of: Any
+
+
 def aten(*names: str) -> Callable[[Kept], Kept]:
     """Register an importer for operators, such as "add.Tensor".
 
@@ -135,6 +149,21 @@ def view(*names: str) -> Callable[[Kept], Kept]:
     """
     VIEWS.update(f"aten.{name}" for name in names)
     return aten(*names)
+
+
+def masked(name: str, place: int, called: str) -> Callable[[Kept], Kept]:
+    """Register an importer for an operator with a mask.
+
+    Args:
+        name: The operator's name without "aten.".
+        place: The mask's place among the arguments.
+        called: Its name.
+
+    Returns:
+        The decorator.
+    """
+    MASKS[f"aten.{name}"] = place, called
+    return aten(name)
 
 
 def of_known(*names: str) -> Callable[[Kept], Kept]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +18,9 @@ BEHIND_ALL = 2**63 - 1
 
 SLICES = 16
 """At most as many slices along an axis are put together for elements at known places."""
+
+LONGEST = 256
+"""The most elements along an axis by which others are chosen: all of them are read for each that is kept."""
 
 
 @view("view.default", "_unsafe_view.default", "reshape.default", "flatten.using_ints", "unflatten.int")
@@ -279,16 +282,29 @@ def scalar_tensor(result: Result, number: float, **_: Any) -> Value:
 
 @aten("embedding.default")
 def embedding(_: Result, table: Any, rows: Any, *__: Any) -> Value:
-    """Rows of a table; numbers that are known and follow one another are a slice of it."""
+    """Rows of a table; numbers that are known are slices of it, or choose from a table of few rows."""
     known = known_integers(rows)
     if known is None:
         return nn.embedding(rows, table)
+    size = table.shape[0]
+    if known.size and not (isinstance(size, int) and 0 <= known.min() <= known.max() < size):
+        raise Unsupported(f"rows chosen by known numbers that a table of {size} rows does not have")
+    return nn.reshape(_taken(table, known, 0), (*known.shape, *table.shape[1:]))
+
+
+def _taken(x: Value, known: np.ndarray[Any, Any], axis: int) -> Value:
+    """The elements along an axis with known numbers, of any shape, as a list: in slices, or chosen from few of them."""
     flat = known.reshape(-1)
-    if not flat.size or any(b - a != 1 for a, b in pairwise(flat.tolist())):
+    turns = int(np.count_nonzero(np.diff(flat, 2)))
+    if turns < SLICES:
+        return nn.take(x, flat.tolist(), axis)
+    size = x.shape[axis]
+    if not isinstance(size, int) or size > LONGEST:
         raise Unsupported(
-            "rows chosen by known numbers that do not follow one another: pass the numbers as an input"
+            f"chooses elements at {turns + 1} slices along an axis of {size}; at most {SLICES}, or any along an axis "
+            f"of {LONGEST}: pass the numbers as an input"
         )
-    return nn.reshape(nn.narrow(table, 0, int(flat[0]), flat.size), (*known.shape, *table.shape[1:]))
+    return nn.take(x, nn.constant(flat.astype(np.int64)), axis)
 
 
 @of_known("_embedding_bag.default", "_embedding_bag_forward_only.default")
@@ -339,16 +355,30 @@ def index(result: Result, x: Any, places: Sequence[Any]) -> Value:
         raise Unsupported("chooses elements by truth values; torch.where(mask, x, 0) is computed")
     axes, arrays = [axis for axis, _ in given], [one for _, one in given]
     if len(arrays) > 1 and not _one_each(axes, arrays):
-        raise Unsupported(
-            "chooses elements by several tensors together, and not along each axis by one of them"
-        )
+        value, axes, arrays = _as_one_axis(value, axes, arrays)
     for axis, numbers in zip(axes, arrays, strict=True):
-        flat = numbers.reshape(-1)
-        turns = int(np.count_nonzero(np.diff(flat, 2)))
-        if turns >= SLICES:
-            raise Unsupported(f"chooses elements at {turns + 1} slices along an axis; at most {SLICES}")
-        value = nn.take(value, flat.tolist(), axis)
+        value = _taken(value, numbers, axis)
     return value if value.shape == result.shape else nn.reshape(value, result.shape)
+
+
+def _as_one_axis(
+    x: Value, axes: Sequence[int], arrays: Sequence[np.ndarray[Any, Any]]
+) -> tuple[Value, list[int], list[np.ndarray[Any, Any]]]:
+    """Axes that follow one another as one axis, and the numbers along it: x[:, [1, 2], [0, 1]] of 9 x 9 at 9 and 19."""
+    first, behind = axes[0], axes[0] + len(axes)
+    sizes = x.shape[first:behind]
+    if list(axes) != list(range(first, behind)) or not all(isinstance(size, int) for size in sizes):
+        raise Unsupported(
+            "chooses elements by several tensors together along axes that do not follow one another or are symbolic"
+        )
+    known = [int(size) for size in sizes if isinstance(size, int)]
+    inside = [np.where(one < 0, one + size, one) for one, size in zip(arrays, known, strict=True)]
+    if any(
+        one.size and not 0 <= one.min() <= one.max() < size for one, size in zip(inside, known, strict=True)
+    ):
+        raise Unsupported(f"chooses elements that axes of {known} do not have")
+    places = np.ravel_multi_index(np.broadcast_arrays(*inside), known)
+    return nn.reshape(x, (*x.shape[:first], math.prod(known), *x.shape[behind:])), [first], [places]
 
 
 def _one_each(axes: Sequence[int], arrays: Sequence[np.ndarray[Any, Any]]) -> bool:
