@@ -58,10 +58,16 @@ def joined_in_steps(
 def joined_in_tiles(
     nest: Nest, model: Model, first: Tree, second: Tree, together: Tree
 ) -> tuple[list[KernelCost], KernelCost] | None:
-    """(costs apart, in tiles if that is cheaper; the cost together); None unless both hold a product."""
+    """(costs apart, in tiles if that is cheaper; the cost together); None unless both hold a product.
+
+    A convolution in groups is one on a CPU, too: 440 channels of 2 x 2 by 1 x 1 windows, then by 3 x 3 in groups of 8,
+    took 335 µs in one kernel, of loops, and 11 in two (one Zen 4 core).
+    """
     if model.machine.kind != "cpu" and model.tiled is None:
         return None
-    if not all(products_among(nest, model.kernel(part).names, triangles=True) for part in (first, second)):
+    kernels = [model.kernel(part).names for part in (first, second)]
+    groups = model.machine.kind == "cpu"
+    if not all(products_among(nest, names, triangles=True, groups=groups) for names in kernels):
         return None
     whole = in_short_rows(model.kernel(together), model.cost(together), model.machine)
     return [alone_cost(nest, model, part) for part in (first, second)], whole

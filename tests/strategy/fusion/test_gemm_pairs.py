@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import polyfuse as pf
+from polyfuse import nn
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.machine import KiB, MiB, cpu
 from polyfuse.strategy import plan_for
@@ -60,3 +63,19 @@ def test_what_reads_a_factor_of_a_product_stays_out_of_its_kernel() -> None:
     plan = plan_for(nest, AVX2)
     kernels = [tuple(n for n in group.statements if n in nest.order.members) for group in plan.groups]
     assert kernels == [("first", "sum", "update"), ("zero", "mac")]
+
+
+@pytest.mark.parametrize("pixels", [2, 8])
+def test_layers_before_a_convolution_in_groups_keep_their_blocks(pixels: int) -> None:
+    """In one kernel, which only an image's loop would hold together, neither would have tiles in registers."""
+    draw = np.random.default_rng(0).standard_normal
+    x = nn.input("x", (1, 48, pixels, pixels))
+    x = nn.relu(nn.conv2d(x, draw((48, 48, 1, 1), np.float32), draw(48, np.float32)))
+    x = nn.relu(nn.conv2d(x, draw((48, 8, 3, 3), np.float32), draw(48, np.float32), padding=1, groups=6))
+    nest = pf.lower(nn.mean(x, (2, 3)))
+    plan = plan_for(nest, AVX2)
+    products = [s.name for s in nest.statements if s.name.startswith("mac")]
+    assert len(products) == 2
+    assert len({next(g.statements for g in plan.groups if name in g.statements) for name in products}) == 2
+    for name in products:
+        assert any(loop.bind == "microkernel" for loop in plan.schedule.loops(name))
