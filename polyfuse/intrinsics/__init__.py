@@ -26,7 +26,11 @@ from polyfuse.codegen.cpu.intrinsics.interleave import interleave
 from polyfuse.codegen.cpu.intrinsics.microkernels.row_mac import row_mac
 from polyfuse.codegen.cpu.intrinsics.microkernels.row_mac_window import row_mac_windows
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_dot import tile_dot
-from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import tile_mac, tile_mac_ahead
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import (
+    tile_mac,
+    tile_mac_ahead,
+    tile_mac_rows_ahead,
+)
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac_edge import tile_mac_cut
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac_triangular import tile_mac_slanted
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac_window import tile_mac_windows
@@ -122,6 +126,7 @@ __all__ = [
     "tile_mac",
     "tile_mac_ahead",
     "tile_mac_cut",
+    "tile_mac_rows_ahead",
     "tile_mac_slanted",
     "tile_mac_windows",
     "tile_zero",

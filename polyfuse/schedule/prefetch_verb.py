@@ -58,7 +58,10 @@ def prefetch(nest: Nest, tree: Tree, statement: str, tensor: str, loop: str, by:
 
 
 def _next_panel(nest: Nest, tree: Tree, statement: str, tensor: str, outer: Loop, kernel: Loop) -> Tree:
-    """for j: for i: tile of w[j, k, …]  ->  the same, whose tiles ask for their share of w[j + 1] meanwhile."""
+    """for j: for i: tile of w[j, k, …]  ->  the same, whose tiles ask for their share of w[j + 1] meanwhile.
+
+    Or of the rows' factor, where the rows of a tile lie side by side: for i: tile of w[i, k, …].
+    """
     around = loops_around(tree, statement)
     depth = next(d for d, x in enumerate(around) if x is kernel)
     if all(x is not outer for x in around[:depth]):
@@ -72,10 +75,17 @@ def _next_panel(nest: Nest, tree: Tree, statement: str, tensor: str, outer: Loop
         raise InvalidSchedule(
             "prefetch: only a tile of several rows with one loop of steps can prefetch a panel"
         )
-    factor = nest.statement(statement).reads[roles.right]
-    if factor.tensor != tensor or not _moves(factor, outer, statement):
+    reads = nest.statement(statement).reads
+    right, left = reads[roles.right], reads[1 - roles.right]
+    if tensor == left.tensor != right.tensor and _moves(left, outer, statement):
+        if not _moves_last(left, roles.rows, statement):
+            raise InvalidSchedule(
+                f"prefetch: the rows of {statement}'s tiles lie apart in {tensor}, which a tile would ask for row by "
+                "row: pack it in panels first"
+            )
+    elif right.tensor != tensor or not _moves(right, outer, statement):
         raise InvalidSchedule(
-            f"prefetch: the rows of {statement}'s tiles share {factor.tensor}, and {tensor} of the next {outer.name} "
+            f"prefetch: the rows of {statement}'s tiles share {right.tensor}, and {tensor} of the next {outer.name} "
             "is the same part of it"
         )
     return replace_node(tree, kernel, replace(kernel, fetches=(Fetch(tensor, outer.name),)))
@@ -90,6 +100,12 @@ def _along(access: Access, loop: Loop, statement: str) -> bool:
         if any(subscripts.get_pw_aff(axis).involves_dims(IN, d, 1) for d in dims)
     ]
     return moving == [access.map.dim(OUT) - 1]
+
+
+def _moves_last(access: Access, loop: Loop, statement: str) -> bool:
+    """True if the last subscript depends on a loop, as w_panels[i // 8, k, i % 8] on that over i."""
+    last = access.subscripts().get_pw_aff(access.map.dim(OUT) - 1)
+    return any(last.involves_dims(IN, d, 1) for d in _dims(loop, statement))
 
 
 def _moves(access: Access, loop: Loop, statement: str) -> bool:

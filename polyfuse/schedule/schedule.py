@@ -420,8 +420,8 @@ class Schedule(Edited):
             statement: A statement inside the loops.
             tensor: The tensor.
             loop: A loop around the innermost one, which is on vector lanes and has unit stride along the tensor; or a
-                loop around a microkernel whose second factor is in panels: the tiles of one iteration each prefetch a
-                share of the next panel.
+                loop around a microkernel one of whose factors is in panels: the tiles of one iteration each prefetch
+                a share of the next panel.
             by: The prefetch distance in iterations of `loop`.
 
         Returns:

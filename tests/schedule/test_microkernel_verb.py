@@ -321,6 +321,27 @@ def test_tiles_may_ask_for_the_next_panel(rows: int, tile: tuple[int, int]) -> N
     np.testing.assert_array_equal(arrays["out"], pf.interpret(nest, inputs)["out"])
 
 
+@pytest.mark.parametrize("rows", [16, 50])
+@pytest.mark.parametrize("tile", [(8, 32), (2, 16)])
+def test_tiles_may_ask_for_the_next_panel_of_rows(rows: int, tile: tuple[int, int]) -> None:
+    """All whole tiles of a panel ask for the next one, each for a part, and the result is the same."""
+    nest = product(rows, 48, 24, "float64")
+    plain = tiled(nest, *tile).pack("A", "mac", panel=(0, tile[0])).microkernel("mac", "k")
+    s = plain.prefetch("mac", "A_panels", "i")
+    assert "[fetches A_panels of the next i]" in str(s)
+    inputs = draw(nest)
+    found = [pf.compile(nest, target="cpu", schedule=one) for one in (plain, s)]
+    assert ["tile_mac_rows_ahead(" in net.source for net in found] == [False, True]
+    asked = next(line for line in in_one_line(found[1].source).splitlines() if "tile_mac_rows_ahead(" in line)
+    assert "following=(i + 1, 0, 0)" in asked
+    assert asked.endswith(f", share={-(-tile[0] // (48 // tile[1]))})")
+    for net in found:
+        np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
+    arrays = memory(nest, s.nest, s.tree, inputs, {})
+    run_plain(s.nest, s.tree, arrays, {}, seed=1)
+    np.testing.assert_array_equal(arrays["out"], pf.interpret(nest, inputs)["out"])
+
+
 @pytest.mark.parametrize(("rows", "share"), [(16, 16), (20, 16), (24, 11), (7, 32)])
 def test_tiles_may_ask_for_the_next_block_of_steps(rows: int, share: int) -> None:
     """Whole tiles ask for all of it together: 32 columns in two, with a third that is cut short or without."""
@@ -344,7 +365,8 @@ def test_what_asking_ahead_needs_is_said() -> None:
     for tensor, loop, why in (
         ("B", "i_in", "i_in is not a loop around the microkernel; expected one of i, j"),
         ("B", "i", "share B, and B of the next i is the same part of it"),
-        ("A", "i", "share B, and A of the next i"),
+        ("A", "j", "share B, and A of the next j"),
+        ("A", "i", "lie apart in A, which a tile would ask for row by row: pack it in panels first"),
     ):
         with pytest.raises(InvalidSchedule, match=why):
             s.prefetch("mac", tensor, loop)

@@ -66,6 +66,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "tile_dot": plain_dots,
         "tile_mac": plain_tile,
         "tile_mac_ahead": plain_tile_ahead,
+        "tile_mac_rows_ahead": plain_tile_rows_ahead,
         "tile_mac_cut": plain_cut_tile,
         "tile_mac_slanted": plain_slanted_tile,
         "tile_mac_windows": plain_windows,
@@ -228,6 +229,17 @@ def plain_tile_ahead(
     assert share * part < tile.columns
     assert all(0 <= index <= size + steps for index, size in zip(following, b.shape, strict=True))
     assert following != operands["b_at"]
+    plain_tile(tile, **operands)
+
+
+def plain_tile_rows_ahead(
+    tile: TileSpec, following: tuple[int, ...], part: int, share: int, **operands: Any
+) -> None:
+    """The same, asking for what `following` says of the rows' factor."""
+    a, steps = operands["a"], operands["steps"]
+    assert share * part < tile.rows
+    assert all(0 <= index <= size + steps for index, size in zip(following, a.shape, strict=True))
+    assert following != operands["a_at"]
     plain_tile(tile, **operands)
 
 

@@ -61,7 +61,7 @@ def joined_in_tiles(
     """(costs apart, in tiles if that is cheaper; the cost together); None unless both hold a product.
 
     A convolution in groups is one on a CPU, too: 440 channels of 2 x 2 by 1 x 1 windows, then by 3 x 3 in groups of 8,
-    took 335 µs in one kernel, of loops, and 11 in two (one Zen 4 core).
+    took 335 µs in one kernel, of loops, and 11 in two (one Zen 5 core).
     """
     if model.machine.kind != "cpu" and model.tiled is None:
         return None

@@ -19,7 +19,7 @@ OPERANDS = ("y", "y_at", "y_row", "a", "a_at", "a_row", "a_step", "b", "b_at", "
 
 
 def one_loop_of_steps(tile: ProductLoops, around: Sequence[For], facts: Facts) -> ast.Call | None:
-    """`tile_mac`, `tile_mac_ahead` or `tile_mac_cut`; None if the loops are not of that form.
+    """`tile_mac`, `tile_mac_ahead`, `tile_mac_rows_ahead` or `tile_mac_cut`; None if the loops are not of that form.
 
     for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   for r < 8, c < 32 in all:
 
@@ -27,6 +27,7 @@ def one_loop_of_steps(tile: ProductLoops, around: Sequence[For], facts: Facts) -
     where r < min(8, m - 8*i)        ->   tile_mac_cut(TileSpec(…), rows_here=min(8, m - 8 * i), columns_here=32, …)
     where r < min(8, 21 - 8*i)       ->   tile_mac_cut(TileSpec(rows=8, columns=32, last_rows=5, last_columns=32), …)
     that asks for a next panel       ->   tile_mac_ahead(…, steps=n, following=(j + 1, 0, 0), part=i, share=4)
+    … of the rows' factor            ->   tile_mac_rows_ahead(…, steps=n, following=(i + 1, 0, 0), part=j, share=4)
 
     `around` are the loops outside, outermost first, and `facts` what is known of their variables.
     """
@@ -52,11 +53,14 @@ def one_loop_of_steps(tile: ProductLoops, around: Sequence[For], facts: Facts) -
         spec = TileSpec(*most, last_rows, last_columns)
         return of_tile("tile_mac_cut", spec, rows_here=here[0], columns_here=here[1], **passed)
     # a tile that is cut short is one of the last: the others have asked
-    asked = asked_ahead(top, around, facts, corner(tile.right, first), first, most_columns)
+    of_rows = bool(top.ahead) and top.ahead[0][0].array == tile.left.array != tile.right.array
+    panels, width = (tile.left, most_rows) if of_rows else (tile.right, most_columns)
+    asked = asked_ahead(top, around, facts, corner(panels, first), first, width)
     if asked is None:
         return of_tile("tile_mac", TileSpec(*most), **passed)
     following, part, share = asked
-    return of_tile("tile_mac_ahead", TileSpec(*most), **passed, following=following, part=part, share=share)
+    called = "tile_mac_rows_ahead" if of_rows else "tile_mac_ahead"
+    return of_tile(called, TileSpec(*most), **passed, following=following, part=part, share=share)
 
 
 def named_operands(tile: ProductLoops, first: dict[str, ast.expr]) -> dict[str, ast.expr] | None:

@@ -6,6 +6,11 @@ for j: for i < 8: tile_mac(…, b=w, b_at=(j, 0, 0), …)
 A panel from a far cache would come in while the first of its tiles runs, which waits, and the others would ask for
 nothing. Each tile asks for an eighth of the next panel instead: 8 layers of 64 x 512 x 512, weights in L3, took 1.49
 instead of 1.99 ms, of 64 x 1024 x 1024 6.4 instead of 8.1 (one core of a Xeon with 64-byte vectors).
+
+for i: tile_mac(…, a=w, a_at=(i, 0, 0), …)   ->   tile_mac_rows_ahead(…, following=(i + 1, 0, 0), part=0, share=8)
+
+So do tiles whose rows are in panels, as those of the filters of a layer on few pixels: 1024 to 256 channels of 4 x 4,
+weights in memory, took 66 µs in blocks of 344 steps, 51 in one block of 1024, 36 in one that asks (a Zen 5 core).
 """
 
 from __future__ import annotations
@@ -20,13 +25,14 @@ from polyfuse.codegen.looptree.product import corner
 
 
 def asked_ahead(
-    top: For, around: Sequence[For], facts: Facts, panel: ast.Tuple, first: dict[str, ast.expr], columns: int
+    top: For, around: Sequence[For], facts: Facts, panel: ast.Tuple, first: dict[str, ast.expr], width: int
 ) -> tuple[ast.expr, ast.expr, ast.expr] | None:
-    """Return the next panel's start, the share of it that this tile prefetches, and the columns of a share.
+    """Return the next panel's start, the share of it that this tile prefetches, and the numbers of a share.
 
     `around` are the loops outside, outermost first, and `facts` what is known of their variables here: tiles that are
-    cut short are elsewhere, and ask for nothing. `panel` is where this tile's panel begins, and `first` where the loops
-    inside begin. None if nothing is asked for, or the loops between the two have no known numbers of tiles.
+    cut short are elsewhere, and ask for nothing. `panel` is where this tile's panel begins, which has `width` numbers
+    for a step, and `first` where the loops inside begin. None if nothing is asked for, or the loops between the two
+    have no known numbers of tiles.
     """
     if not top.ahead:
         return None
@@ -45,8 +51,8 @@ def asked_ahead(
         here = binary(ast.Sub(), ast.Name(loop.variable), loop.low)
         position = binary(ast.Add(), binary(ast.Mult(), position, ast.Constant(number)), here)
         shares *= number
-    share = -(-columns // max(1, shares))
-    last = -(-columns // share) - 1
+    share = -(-width // max(1, shares))
+    last = -(-width // share) - 1
     if last < shares - 1:
         position = ast.Call(ast.Name("min"), [position, ast.Constant(last)], [])
     return following, position, ast.Constant(share)

@@ -52,6 +52,10 @@ FOLLOWED = 0.006
 """Each row of a that is contiguous is a stream of its own to the prefetchers; what one more than ROWS costs:
 with 12 and 14 rows products of 1344 and 2016 took 1 to 5 % longer than with 8 (one Zen 4 core)."""
 
+BEGINNING = 0.2e-6
+"""Seconds in which a tile begins another part of a panel behind L2: 1024 to 256 channels of 4 x 4 took 52 µs in three
+blocks of steps and 36 in one, 64 parts more, where tiles asked for both (one core of a Zen 5)."""
+
 SUMMING = 1.5
 """Cycles in which a tile of dot products adds up the partial sums of one sum and adds them to it: shuffles, additions,
 a load and a store of a row. The next tile's steps begin meanwhile."""
@@ -81,6 +85,7 @@ def seconds(task: Task, b: Blocking) -> float:
         + reloading(task, b)
         + packing(task, b)
         + carrying(task, b)
+        + beginning(task, b)
         + turning(task, b)
     )
 
@@ -320,6 +325,14 @@ def carrying(task: Task, b: Blocking) -> float:
         in_pieces = b.columns < b.width < e.columns
         exposed = task.machine.exposed.sums * (task.machine.exposed.pieces if in_pieces else 1.0)
     return exposed * (e.batches // alike) * 2.0 * size * blocks / task.rate(held)
+
+
+def beginning(task: Task, b: Blocking) -> float:
+    """Begin a packed a anew behind L2: each tile's part of its panel lies apart where steps are in several blocks."""
+    e, blocks = task.extents, ceil(task.extents.steps / b.steps)
+    if blocks == 1 or not (b.pack_left and task.left.fixed) or task.held <= task.l2.size:
+        return 0.0
+    return BEGINNING * (blocks - 1) * ceil(e.rows / b.rows)
 
 
 def turning(task: Task, b: Blocking) -> float:

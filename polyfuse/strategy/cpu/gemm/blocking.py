@@ -126,7 +126,7 @@ def _blocks(task: Task, rows: int, columns: int) -> dict[tuple[int, int], None]:
     """(steps, width) of blocks: a's panel stays in L1 while b streams by; or one panel of b stays near while a does."""
     every, one = task.extents.columns, min(columns, task.extents.columns)
     found: dict[tuple[int, int], None] = {}
-    for steps in step_blocks(task, rows):
+    for steps in step_blocks(task, rows, columns):
         fitting = _width_in(task.l2.size // 2, steps, columns, task)
         found |= dict.fromkeys((steps, width) for width in (every, fitting))
     if task.extents.steps > STREAMS and task.right.contiguous and task.extents.window == 1:
@@ -147,19 +147,21 @@ def _asked_steps(task: Task, rows: int, columns: int) -> Iterator[int]:
         yield ceil(steps / ceil(task.block(whole) / size) / 8) * 8
 
 
-def step_blocks(task: Task, rows: int) -> Iterator[int]:
+def step_blocks(task: Task, rows: int, columns: int) -> Iterator[int]:
     """Steps of a block such that a's panel of `rows` fills at most half of L1: the fewest equal blocks, and more.
 
     1800 steps are 12 blocks of 150, where 152, whole lines, would leave a shorter block, with loops of its own.
 
-    Also so many steps that its lines stay in L2, where they crowd into few sets.
+    All of them, where one tile has all columns and a is constant: nothing of a is read again. Also so many steps that
+    its lines stay in L2, where they crowd into few sets.
     """
     steps = task.extents.steps
     if task.across:
         yield steps
         return
     fewest = max(1, ceil(2 * task.extents.of_left(rows, steps) * task.itemsize / task.l1.size))
-    for blocks in (fewest, fewest + 1, 2 * fewest):
+    alone = (1,) if task.left.fixed and task.extents.columns <= columns else ()
+    for blocks in dict.fromkeys((*alone, fewest, fewest + 1, 2 * fewest)):
         size = ceil(steps / blocks)
         yield size if steps == size * blocks else ceil(size / 8) * 8
     if by_lines(task) and 1 <= (held := steps_held(task, task.l2.size // 2)) < steps:

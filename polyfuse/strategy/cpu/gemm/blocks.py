@@ -129,6 +129,12 @@ class Task:
         one = b.width == b.columns < self.extents.columns and self.held > self.l2.size
         return one and b.pack_right and self.right.ahead and self.extents.window == 1
 
+    def asks_rows(self, b: Blocking) -> bool:
+        """True if tiles ask for the next panel of a: what is found packed, behind L2, with all steps in one block."""
+        behind = self.left.fixed and self.held > self.l2.size and b.rows < self.extents.rows
+        whole = b.steps >= self.extents.steps and self.extents.window == 1
+        return b.pack_left and behind and whole and not (self.asks(b) or b.lanes)
+
     def together(self, b: Blocking) -> int:
         """The batches that go through a block of b before the next one comes: all that b is packed for, if inside."""
         packed_here = b.pack_right and not self.right.ahead

@@ -41,6 +41,8 @@ def sentences(task: Task, b: Blocking, names: tuple[str, str, str], often: float
     if task.asks(b):
         following = f"{b.columns} columns" if blocks == 1 else f"{b.steps} steps"
         lines.append(f"each tile asks for its share of the next {following} of {task.right.tensor}")
+    if task.asks_rows(b):
+        lines.append(f"each tile asks for its share of the next {b.rows} rows of {task.left.tensor}")
     lines.append(_packed_sentence(task, b, block))
     expected = (
         2.0 * e.batches * e.rows * e.columns * e.steps * e.window / b.seconds / m.peak(task.itemsize, 1.0)

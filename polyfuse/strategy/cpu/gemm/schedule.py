@@ -311,6 +311,9 @@ class _Blocks:
         if ahead is not None:
             panels = (r.tensor for r in schedule.nest.statement(name).reads if stride(r, p.columns))
             schedule = schedule.prefetch(name, next(panels), ahead)
+        elif task.asks_rows(b):
+            panels = (r.tensor for r in schedule.nest.statement(name).reads if stride(r, p.rows))
+            schedule = schedule.prefetch(name, next(panels), rows)
         schedule = self._in_buffers(schedule, panel if several else tile, {*columns, tile}, b.columns)
         names = loops[p.rows].name, loops[p.columns].name, loops[first].name
         said = sentences(task, b, names, often)

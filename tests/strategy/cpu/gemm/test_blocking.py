@@ -299,5 +299,20 @@ def test_batches_that_go_through_a_block_together_are_said() -> None:
 
 def test_blocks_of_steps_are_equal_where_steps_are_a_multiple_of_their_number() -> None:
     """A block that is shorter than the others has loops of its own, and in a triangle slower tiles."""
-    assert [*step_blocks(task(1400, 1400, 1800, AVX2, itemsize=8), 6)] == [300, 264, 150]
-    assert [*step_blocks(task(1400, 1400, 1804, AVX2, itemsize=8), 6)] == [304, 264, 152]
+    assert [*step_blocks(task(1400, 1400, 1800, AVX2, itemsize=8), 6, 8)] == [300, 264, 150]
+    assert [*step_blocks(task(1400, 1400, 1804, AVX2, itemsize=8), 6, 8)] == [304, 264, 152]
+
+
+def test_constant_filters_on_few_pixels_go_by_in_whole_panels_each_asking_for_the_next() -> None:
+    """Weights of a layer of 4 x 4 pixels come from memory once; its pixels, one tile of columns, are what is near."""
+    t = task(256, 16, 1024)
+    far = replace(t, left=replace(t.left, fixed=True), held=64 * MiB)
+    found = chosen(far)
+    assert (found.steps, found.columns, found.pack_left) == (1024, 16, True)
+    assert far.asks_rows(found)
+    assert f"each tile asks for its share of the next {found.rows} rows of x" in sentences(
+        far, found, ("j", "l", "m")
+    )
+    near = replace(far, held=far.l2.size)
+    assert not near.asks_rows(chosen(near))
+    assert not t.asks_rows(chosen(t))

@@ -7,12 +7,14 @@ intrinsic emits the whole k loop: `rows` x `columns` sums are loaded once, each 
 loads one row of b, and the sums are stored once. A pass through the loop is two steps. Every sum is added up in the
 order of k, one fused multiply-add a step, as the loops would with contraction on.
 
-A tile may ask for numbers that later ones need (tile_mac_ahead), some bytes with each step, so that they come from
-memory while it computes. Asking reads nothing: what lies behind an array's end may be asked for.
+A tile may ask for numbers that later ones need (tile_mac_ahead for b, tile_mac_rows_ahead for a), some bytes with each
+step, so that they come from memory while it computes. Asking reads nothing: what lies behind an array's end may be
+asked for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +24,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from polyfuse.codegen.array_fields import ADDRESS, STRIDES, parts_of
-from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import TileSpecType
+from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import TileSpec, TileSpecType
 from polyfuse.schedule.microkernel_verb import padded
 
 VECTOR_BYTES = 64
@@ -113,17 +115,50 @@ def tile_mac_ahead(
     operands = (y, y_at, y_row, a, a_at, a_row, a_step, b, b_at, b_step)
     if not isinstance(tile, TileSpecType) or not are_literals(y_row, a_row, a_step, b_step, share):
         return None
+    kinds = types.void(tile, *operands, types.int64, following, types.int64, share)
+    return kinds, _asking(tile.spec, 8, share.literal_value)
+
+
+@intrinsic(prefer_literal=True)
+def tile_mac_rows_ahead(
+    typingctx: Any,
+    tile: Any,
+    y: Any,
+    y_at: Any,
+    y_row: Any,
+    a: Any,
+    a_at: Any,
+    a_row: Any,
+    a_step: Any,
+    b: Any,
+    b_at: Any,
+    b_step: Any,
+    steps: Any,
+    following: Any,
+    part: Any,
+    share: Any,
+) -> Any:
+    """`tile_mac_ahead` that asks for numbers of a, whose panels have the rows of a tile side by side."""
+    operands = (y, y_at, y_row, a, a_at, a_row, a_step, b, b_at, b_step)
+    if not isinstance(tile, TileSpecType) or not are_literals(y_row, a_row, a_step, b_step, share):
+        return None
+    kinds = types.void(tile, *operands, types.int64, following, types.int64, share)
+    return kinds, _asking(tile.spec, 4, share.literal_value)
+
+
+def _asking(spec: TileSpec, operand: int, share: int) -> Callable[[Any, Any, Any, Any], Any]:
+    """The code for a product of such a tile that asks for numbers of one argument, so many with each step."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        made = Tile(builder, sig.args[1].dtype, tile.spec.rows, tile.spec.columns)
-        each = ir.Constant(ir.IntType(64), share.literal_value * made.itemsize)
+        made = Tile(builder, sig.args[1].dtype, spec.rows, spec.columns)
+        each = ir.Constant(ir.IntType(64), share * made.itemsize)
         begun = builder.mul(builder.mul(args[13], args[11]), each)
-        panels = Operand(context, builder, sig.args[8], args[8])
+        panels = Operand(context, builder, sig.args[operand], args[operand])
         made.ahead = Ahead(builder.add(panels.at(sig.args[12], args[12]), begun), each)
         emit_product(made, context, sig.args[1:], args[1:])
         return context.get_dummy_value()
 
-    return types.void(tile, *operands, types.int64, following, types.int64, share), codegen
+    return codegen
 
 
 def are_literals(*values: Any) -> bool:
