@@ -126,14 +126,14 @@ def test_a_norm_leaves_a_product_whose_narrow_blocks_it_forbids() -> None:
 
 def test_a_large_product_without_blocks_is_doubted_with_the_one_before_it() -> None:
     """Blocks are around one product: attention's two keep the layer's behind them from its own."""
-    nest = a_layer(16, 768, 768, heads=12)
+    nest, products = a_layer(16, 768, 768, heads=12), ("mac0", "mac1", "mac2")
     plan = planned_layer(nest)
-    small = next(group for group in plan.groups if "mac1" in group.statements)
-    names, after = small.statements, plan.schedule.nest
-    found = replace(small, remarks=(refused(BLOCKS, names, Reason.OTHER_FORM, "several products"),))
-    (doubt,) = doubts_of(nest, after, plan.decisions, (*names, "mac2"), 1.0, [found])
+    fused = replace(plan.decisions[0], producer="mac0", consumer="mac1", taken=True, cost_together=1e-5)
+    line = refused(BLOCKS, products, Reason.OTHER_FORM, "several products")
+    found = [replace(plan.groups[0], remarks=(line,))]
+    (doubt,) = doubts_of(nest, plan.schedule.nest, [fused], products, 1.0, found)
     assert doubt.names == ("mac1", "mac2")
-    assert not doubts_of(nest, after, plan.decisions, names, 1.0, [found])
+    assert not doubts_of(nest, plan.schedule.nest, [fused], products[:2], 1.0, found)
 
 
 def test_without_doubts_nothing_is_compared() -> None:
