@@ -41,3 +41,15 @@ def test_a_transposed_convolution_ends_in_whole_rows() -> None:
     assert [loop.name for loop in run.schedule.loops("sigmoid0")] == ["i", "j", "k", "l"]
     given = rng.standard_normal((2, 16, 32, 32)).astype(np.float32)
     np.testing.assert_allclose(run(given), pf.interpret(nest, [given])["out"], rtol=1e-4, atol=1e-5)
+
+
+def test_a_bias_behind_phases_in_tiles_goes_along_rows_of_memory() -> None:
+    """It reads all four phases from there, and nothing of the last phase's tile, whose columns are channels."""
+    rng = np.random.default_rng(5)
+    w, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((32, 16, 4, 4), (16,)))
+    x = nn.input("x", (2, 32, 16, 16))
+    nest = pf.lower(nn.relu(nn.conv_transpose(x, w, b, stride=2, padding=1)))
+    run = pf.compile(nest, target="cpu", machine=replace(pf.Machine.preset("zen5"), units=1))
+    assert "load_transposed(" not in run.source
+    given = rng.standard_normal((2, 32, 16, 16)).astype(np.float32)
+    np.testing.assert_allclose(run(given), pf.interpret(nest, [given])["out"], rtol=1e-4, atol=1e-5)
