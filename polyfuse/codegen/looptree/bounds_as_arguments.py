@@ -33,6 +33,7 @@ import sympy
 
 from polyfuse.codegen.looptree.alpha_equal import node_form
 from polyfuse.codegen.looptree.index import mentions
+from polyfuse.codegen.looptree.members_as_arguments import with_members_as_arguments
 from polyfuse.codegen.looptree.nodes import (
     For,
     Guard,
@@ -41,6 +42,7 @@ from polyfuse.codegen.looptree.nodes import (
     Store,
     below,
     nodes_in,
+    stores_in,
     variables,
     with_below,
 )
@@ -69,10 +71,10 @@ OUTSIDE = (None, CORES, "microkernel", "vector")
 
 @dataclass(frozen=True)
 class Bounded:
-    """A kernel whose last arguments are bounds of loops.
+    """A kernel whose last arguments are members of batches and bounds of loops.
 
     Attributes:
-        kernel: The kernel; its last `sizes` are the names of the bounds and divisors.
+        kernel: The kernel; its last `sizes` are the names of the members, bounds and divisors.
         values: The numbers that stood there.
     """
 
@@ -83,7 +85,8 @@ class Bounded:
     def form(self) -> str:
         """Return text that is equal for two kernels that differ in names, extents of arrays and values alone."""
         arrays = {name: (tensor.dtype, tensor.rank) for name, tensor in self.kernel.arrays.items()}
-        names: dict[str, object] = dict.fromkeys((*variables(self.kernel.body), *self.kernel.sizes))
+        stored = (store.statement for store in stores_in(self.kernel.body))
+        names: dict[str, object] = dict.fromkeys((*stored, *variables(self.kernel.body), *self.kernel.sizes))
         return node_form(self.kernel.body, {**names, **arrays}).text
 
 
@@ -95,11 +98,13 @@ def with_bounds_as_arguments(kernel: Kernel, once: bool, strides: bool = False) 
         once: True if it runs once for all calls.
         strides: Give away bounds of long rows, and the distances of what neighbouring values of outer loops access.
     """
-    lifting = _Lifting(kernel, once, strides)
-    body = lifting.node(kernel.body)
-    if not lifting.values:
+    named = with_members_as_arguments(kernel)
+    lifting = _Lifting(named.kernel, once, strides)
+    body = lifting.node(named.kernel.body)
+    values = *named.values, *lifting.values
+    if not values:
         return None
-    return Bounded(replace(kernel, body=body, sizes=(*kernel.sizes, *lifting.names)), tuple(lifting.values))
+    return Bounded(replace(named.kernel, body=body, sizes=(*named.kernel.sizes, *lifting.names)), values)
 
 
 class _Lifting:

@@ -146,6 +146,40 @@ def test_short_rows_are_arguments_of_kernels_that_run_once() -> None:
     assert [one.bounds for one in program(short, tree, "cpu").launches] == [(), ()]
 
 
+@pf.nest
+def members(x: f32[2, 30], z: f32[3, 30], a: f32[3, 30], b: f32[3, 30], c: f32[1, 30]):
+    for j in range(30):
+        a[0, j] = z[0, j] * x[1, j]
+    for j in range(30):
+        a[2, j] = z[2, j] * x[0, j]
+    for j in range(30):
+        b[1, j] = z[0, j] * z[2, j]
+    for j in range(30):
+        b[2, j] = z[1, j] * z[2, j]
+    for j in range(30):
+        c[0, j] = z[0, j] + x[0, j]
+
+
+def test_a_member_of_a_batch_is_an_argument_where_another_one_shares_the_code() -> None:
+    """An array of which a kernel has two members keeps them, and the only member of one is no argument."""
+    made = program(members, pf.Schedule(members).tree, "cpu")
+    assert [launch.bounds for launch in made.launches] == [(0, 1), (2, 0), (), (), ()]
+    assert len(made.codes) == 4
+    assert "a[uint64(member), j] = z[uint64(member), j] * x[uint64(member_2), j]" in made.codes[0].source
+    assert "c[0, j] = z[0, j] + x[0, j]" in made.codes[3].source
+
+
+def test_members_that_are_arguments_are_those_of_the_nest() -> None:
+    rng = np.random.default_rng(0)
+    arrays = {
+        t.name: rng.standard_normal(tuple(map(int, t.shape))).astype(np.float32)
+        for t in (*members.inputs, *members.outputs)
+    }
+    expected = pf.interpret(members, arrays)
+    assert_close(by_source(members, arrays, {}), expected)
+    assert_close(called(pf.compile(members, schedule=pf.Schedule(members)), arrays), expected)
+
+
 def test_a_bound_hidden_from_llvm_is_shared_as_others_are() -> None:
     assert operations_called("f(opaque(4), tile_mac(x))") == operations_called("f(i_stop, tile_mac(x))")
 
