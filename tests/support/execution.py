@@ -33,9 +33,10 @@ def memory(
     for tensor in nest.with_role("output"):
         found[tensor.name] = np.full(shape_of(tensor, sizes), np.nan)
     plan = plan_memory(nest, extended, tree, sizes)
-    arena = np.full(plan.size // 8 + 1, np.nan)
+    arena = np.full(plan.size // 8 + 1, np.nan).view(np.uint8)
     for name, (start, stop) in plan.spans.items():
-        found[name] = arena[start // 8 : stop // 8].reshape(shape_of(extended.tensor(name), sizes))
+        tensor = extended.tensor(name)
+        found[name] = arena[start:stop].view(tensor.dtype).reshape(shape_of(tensor, sizes))
     return found
 
 
