@@ -10,11 +10,12 @@ import numpy as np
 
 from polyfuse.analysis.barriers import place_barriers
 from polyfuse.analysis.legality import PARALLEL, Broken
-from polyfuse.analysis.storage import PRIVATE, THREADS
+from polyfuse.analysis.storage import BLOCKS, PRIVATE, THREADS
 from polyfuse.errors import IllegalSchedule
 from polyfuse.errors.refusals import Instance, Violation
 from polyfuse.interpret.affine_grid import Points, values
 from polyfuse.ir import Nest
+from polyfuse.ir.bindings import Binding
 from polyfuse.ir.tree import Leaf, Loop, Sequence, Tree, loops, loops_around, path_to, statements
 from polyfuse.schedule import Schedule
 from tests.support.enumeration import Step, steps
@@ -126,10 +127,12 @@ def position(node: Sequence, statement: str) -> int:
     return next(p for p, child in enumerate(node.children) if statement in statements(child))
 
 
-def thread(tree: Tree, instance: Instance, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The thread (x, y, z) that runs an instance; 0 where no loop says."""
+def thread(
+    tree: Tree, instance: Instance, sizes: Mapping[str, int], axes: tuple[Binding, ...] = THREADS
+) -> tuple[int, ...]:
+    """The thread (x, y, z) that runs an instance, or its place along other axes; 0 where no loop says."""
     around = {loop.bind: loop for loop in loops_around(tree, instance.statement)}
-    return tuple(date(around[a], instance, sizes) if a in around else 0 for a in THREADS)
+    return tuple(date(around[a], instance, sizes) if a in around else 0 for a in axes)
 
 
 def loses(tree: Tree, violation: Violation) -> bool:
@@ -146,7 +149,8 @@ def loses(tree: Tree, violation: Violation) -> bool:
             if any(date(x, ends[0], sizes) != date(x, ends[1], sizes) for x in prefix):
                 return True
             if buffer.memory in PRIVATE:
-                return thread(tree, ends[0], sizes) != thread(tree, ends[1], sizes)
+                axes = *BLOCKS, *THREADS  # a thread's buffer is its block's own, too
+                return thread(tree, ends[0], sizes, axes) != thread(tree, ends[1], sizes, axes)
     return False
 
 
