@@ -492,7 +492,7 @@ def _in_process(checkout: Path, name: str, answer: Any, *given: Any) -> None:
 
 
 def _answer(process: Any, answer: Any, seconds: float) -> str:
-    """What a process says within so many seconds, or that it ended or says nothing."""
+    """The line of a process, or one that says that it ended without a word or takes too long."""
     last = time.monotonic() + seconds
     while time.monotonic() < last:
         alive = process.is_alive()

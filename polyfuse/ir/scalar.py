@@ -85,10 +85,10 @@ class Select(sympy.Function):
         """Keep the expression unevaluated."""
 
 
-class And(sympy.And):
-    """All of some tests. Tests of each other's opposite stay, as both a < b and a >= b are false where one is NaN.
+class _Joined(LatticeOp):
+    """Tests of which each other's opposites stay, as both a < b and a >= b are false where one is NaN.
 
-    SymPy's own And is false there, even unevaluated.
+    SymPy's own And is false of them, and its Or true, even unevaluated.
     """
 
     @classmethod
@@ -97,13 +97,12 @@ class And(sympy.And):
         return found
 
 
-class Or(sympy.Or):
-    """One of some tests at least. Tests of each other's opposite stay: see And."""
+class And(_Joined, sympy.And):
+    """All of some tests."""
 
-    @classmethod
-    def _new_args_filter(cls, args: Iterable[sympy.Basic]) -> Iterator[sympy.Basic]:
-        found: Iterator[sympy.Basic] = LatticeOp._new_args_filter.__func__(cls, args)
-        return found
+
+class Or(_Joined, sympy.Or):
+    """One of some tests at least."""
 
 
 class Tf32(sympy.Function):

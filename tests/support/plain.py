@@ -228,6 +228,7 @@ def plain_tile_ahead(
     b, steps = operands["b"], operands["steps"]
     assert share * part < tile.columns
     assert all(0 <= index <= size + steps for index, size in zip(following, b.shape, strict=True))
+    assert following != operands["b_at"]
     plain_tile(tile, **operands)
 
 

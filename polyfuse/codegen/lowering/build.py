@@ -347,8 +347,9 @@ class _Builder:
     def _ahead(self, loop: Loop, body: Node, here: _Here) -> Iterator[tuple[Element, bool]]:
         """The elements that a loop prefetches: of arrays, one or more values of an outer loop later.
 
-        A loop of one value became none: there is no next one. Nor does a loop on vector lanes with others inside ask
-        for what these go through: that is for the innermost one.
+        A loop of one value became none: there is no next one, nor is there where an element is said without the loop's
+        variable, under `j == 0`. Nor does a loop on vector lanes with others inside ask for what these go through: that
+        is for the innermost one.
         """
         inside = set() if loop.bind == "microkernel" else variables(body)
         for fetch in loop.fetches:
@@ -357,7 +358,8 @@ class _Builder:
                 continue
             variable, step = here.around[fetch.loop]
             reads, written = touched(body, array)
-            known = tuple(e for e in reads or written if not (is_chosen(e) or depends_on(e, inside)))
+            moving = (e for e in reads or written if depends_on(e, {variable}))
+            known = tuple(e for e in moving if not (is_chosen(e) or depends_on(e, inside)))
             zero = ast.Constant(0)
             for element in leading(known, For(variable, zero, zero, fetch.by * step, None, Block(()))):
                 yield element, not reads

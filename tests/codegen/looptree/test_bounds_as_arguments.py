@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import polyfuse as pf
 from polyfuse.codegen.generate import program
@@ -169,29 +170,23 @@ def test_a_member_of_a_batch_is_an_argument_where_another_one_shares_the_code() 
     assert "c[0, j] = z[0, j] + x[0, j]" in made.codes[3].source
 
 
-def test_members_that_are_arguments_are_those_of_the_nest() -> None:
-    rng = np.random.default_rng(0)
-    arrays = {
-        t.name: rng.standard_normal(tuple(map(int, t.shape))).astype(np.float32)
-        for t in (*members.inputs, *members.outputs)
-    }
-    expected = pf.interpret(members, arrays)
-    assert_close(by_source(members, arrays, {}), expected)
-    assert_close(called(pf.compile(members, schedule=pf.Schedule(members)), arrays), expected)
-
-
 def test_a_bound_hidden_from_llvm_is_shared_as_others_are() -> None:
     assert operations_called("f(opaque(4), tile_mac(x))") == operations_called("f(i_stop, tile_mac(x))")
 
 
-def test_shared_functions_compute_what_the_nest_says() -> None:
+@pytest.mark.parametrize(
+    ("nest", "bounds"),
+    [(copies, [(4,), (7,), ()]), (members, [(0, 1), (2, 0), (), (), ()])],
+    ids=["bounds", "members"],
+)
+def test_shared_functions_compute_what_the_nest_says(nest: pf.Nest, bounds: list[tuple[int, ...]]) -> None:
     rng = np.random.default_rng(0)
     arrays = {
         t.name: rng.standard_normal(tuple(map(int, t.shape))).astype(np.float32)
-        for t in (*copies.inputs, *copies.outputs)
+        for t in (*nest.inputs, *nest.outputs)
     }
-    expected = pf.interpret(copies, arrays)
-    assert_close(by_source(copies, arrays, {}), expected)
-    net = pf.compile(copies, schedule=pf.Schedule(copies))
-    assert [launch.bounds for launch in net.kernels] == [(4,), (7,), ()]
+    expected = pf.interpret(nest, arrays)
+    assert_close(by_source(nest, arrays, {}), expected)
+    net = pf.compile(nest, schedule=pf.Schedule(nest))
+    assert [launch.bounds for launch in net.kernels] == bounds
     assert_close(called(net, arrays), expected)

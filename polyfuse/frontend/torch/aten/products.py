@@ -79,7 +79,7 @@ def _attention(
 
 
 def _added(mask: Any, dtype: DType) -> Value:
-    """What is added to scores for a mask of truth values: 0 where it is true, else -inf."""
+    """A mask of truth values as numbers to add to scores: 0 where it is true, else -inf."""
     if isinstance(mask, np.ndarray):
         return nn.constant(np.where(mask, 0.0, -np.inf).astype(dtype))
     return nn.where(converted(mask, dtype), 0.0, -np.inf)
