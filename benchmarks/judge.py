@@ -52,7 +52,7 @@ from benchmarks.sides.by_polyfuse import nest_of
 from papers.pipelines import PIPELINES
 from papers.polybench import KERNELS
 from polyfuse.errors import quantity
-from polyfuse.ir.gather import tables_of
+from polyfuse.ir.gather import rows_of
 from polyfuse.ir.sizes import extent
 from polyfuse.show.log_ticks import plain_log_ticks
 
@@ -133,13 +133,12 @@ def _fixed(nest: pf.Nest, sizes: Mapping[str, int], arguments: Arguments) -> Mad
 def of_network(name: str) -> Made:
     """A network of layers, on normal numbers, and rows that there are."""
     nest = NETWORKS[name]()
-    rng, tables = np.random.default_rng(0), tables_of(nest)
+    rng, rows = np.random.default_rng(0), rows_of(nest, {})
     arguments: dict[str, Any] = {}
     for tensor in nest.inputs:
         shape = [extent(size, {}) for size in tensor.shape]
-        if tensor.name in tables:
-            rows = min(extent(table.shape[0], {}) for table in tables[tensor.name])
-            arguments[tensor.name] = rng.integers(0, rows, shape).astype(tensor.dtype)
+        if tensor.name in rows:
+            arguments[tensor.name] = rng.integers(0, rows[tensor.name], shape).astype(tensor.dtype)
         else:
             arguments[tensor.name] = rng.standard_normal(shape).astype(tensor.dtype)
     return nest, arguments

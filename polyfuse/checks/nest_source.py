@@ -19,7 +19,7 @@ HEAD = '''\
 import islpy as isl
 import numpy as np
 import polyfuse as pf
-from polyfuse.ir.tensor import Gather
+from polyfuse.ir.tensor import Gather, Limit
 from polyfuse.ir.tree import Leaf, Loop, sequence
 
 

@@ -173,9 +173,7 @@ def _arrays(nest: Nest, sizes: Mapping[str, int]) -> dict[str, Any]:
         if tensor.rank == 0 and tensor.name in sizes:
             arrays[tensor.name] = sizes[tensor.name]
             continue
-        low, high = -2, 3
-        if tensor.name in rows:
-            low, high = 0, rows[tensor.name]
+        low, high = (0, rows[tensor.name]) if tensor.name in rows else (-2, 3)
         numbers = np.random.default_rng(0).integers(low, high, [extent(size, sizes) for size in tensor.shape])
         arrays[tensor.name] = (
             numbers.astype(tensor.dtype) if tensor.rank else numbers.astype(tensor.dtype)[()]

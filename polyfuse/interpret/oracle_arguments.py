@@ -100,12 +100,24 @@ def memory_of(nest: Nest, arrays: Mapping[str, Array], sizes: Mapping[str, int])
     for tensor in nest.tensors:
         if tensor.role == "gathered":
             table, index = parts_of(nest, tensor)
-            memory[tensor.name] = np.asarray(arrays[table.name])[arrays[index.name]]
+            memory[tensor.name] = _rows(np.asarray(arrays[table.name]), arrays[index.name])
         elif tensor.is_given:
             copy = tensor.role == "inout"
             memory[tensor.name] = np.array(arrays[tensor.name], order="C", copy=copy or None)
         else:
-            known = NUMBER_TYPES[tensor.dtype]
-            poison = np.nan if known.kind == "float" else known.least if known.signed else known.largest
-            memory[tensor.name] = np.full(shape_of(tensor, sizes), poison, tensor.dtype)
+            memory[tensor.name] = _poison(shape_of(tensor, sizes), np.dtype(tensor.dtype))
     return memory
+
+
+def _rows(table: Array, index: Array) -> Array:
+    """The rows of a table; poison for numbers that are none, of elements that no statement reads a row by."""
+    found = _poison((*index.shape, *table.shape[1:]), table.dtype)
+    known = (index >= 0) & (index < len(table))
+    found[known] = table[index[known]]
+    return found
+
+
+def _poison(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    known = NUMBER_TYPES[str(dtype)]
+    poison = np.nan if known.kind == "float" else known.least if known.signed else known.largest
+    return np.full(shape, poison, dtype)

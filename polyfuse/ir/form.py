@@ -94,7 +94,7 @@ def _run_by(kernel: Tree) -> tuple[Tree, ...]:
 
 
 def _checked(tensor: Tensor) -> str:
-    return "checked" if tensor.below else ""
+    return "checked" if tensor.is_checked else "in part" if tensor.below else ""
 
 
 def _gather(tensor: Tensor, numbers: Mapping[str, int]) -> str:

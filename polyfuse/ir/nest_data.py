@@ -57,6 +57,11 @@ class NestData:
         """The rewrite that made this nest of another (polyfuse.rewrite.recorded); None if none did."""
         return None
 
+    @cached_property
+    def answers(self) -> dict[tuple[object, ...], Any]:
+        """Answers about the nest, by question, for what every call asks."""
+        return {}
+
     def tensor(self, name: str) -> Tensor:
         """Return the tensor of a name.
 

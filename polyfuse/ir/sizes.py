@@ -213,7 +213,8 @@ def _within(context: isl.Set, allowed: isl.Set, sizes: Sizes) -> isl.Set:
 
 
 def _tensor(tensor: Tensor, sizes: Sizes) -> Tensor:
-    shape, below = (tuple(_extent(s, sizes) for s in every) for every in (tensor.shape, tensor.below))
+    shape = tuple(_extent(size, sizes) for size in tensor.shape)
+    below = tuple(limit.with_extents(lambda size: _extent(size, sizes)) for limit in tensor.below)
     return replace(tensor, shape=shape, below=below)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -28,6 +29,35 @@ class Gather:
     index: str
 
 
+Box = tuple[tuple[int | str, int | str], ...]
+"""For each axis of an array, the first index and the one behind the last, as extents; () is the whole array."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The numbers in a box of an array are places: each is at least 0 and less than an extent.
+
+    >>> print(Limit("N"), "|", Limit(50, ((0, 16), (3, 4))))
+    N | 50 in [0:16, 3:4]
+    """
+
+    extent: int | str
+    box: Box = ()
+
+    @property
+    def extents(self) -> tuple[int | str, ...]:
+        """The extent, then the ends of the box."""
+        return (self.extent, *(end for ends in self.box for end in ends))
+
+    def with_extents(self, function: Callable[[int | str], int | str]) -> Limit:
+        """Return the limit with a function of each extent in its place."""
+        return Limit(function(self.extent), tuple((function(a), function(b)) for a, b in self.box))
+
+    def __str__(self) -> str:
+        box = ", ".join(f"{first}:{end}" for first, end in self.box)
+        return f"{self.extent} in [{box}]" if box else str(self.extent)
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A named array in row-major order.
@@ -39,8 +69,8 @@ class Tensor:
         dtype: The element type.
         role: "input", "output", "inout", "temporary", "constant" or "gathered" (no memory of its own).
         gather: For role gathered: the table and the index array from which elements are read.
-        below: For integers that are used as places: each must be at least 0 and less than these extents, which a call
-            checks of an input before it writes anything. Those of a temporary are by the formula that makes them.
+        below: For integers that are used as places: their limits, which a call checks of an input before it writes
+            anything. Those of a temporary hold by the formula that makes them.
         pairs: True if the last axis, of extent 2, has the real and the imaginary parts of complex numbers: callers give
             and get arrays of these, of one dimension less.
     """
@@ -50,7 +80,7 @@ class Tensor:
     dtype: DType
     role: Role
     gather: Gather | None = None
-    below: tuple[int | str, ...] = ()
+    below: tuple[Limit, ...] = ()
     pairs: bool = False
 
     @staticmethod
@@ -120,6 +150,11 @@ class Tensor:
         return self.dtype in HALVES
 
     @property
+    def is_checked(self) -> bool:
+        """True if all numbers in the tensor are places, by a limit of the whole array."""
+        return any(not limit.box for limit in self.below)
+
+    @property
     def is_visible(self) -> bool:
         """True if the caller sees the tensor's last values."""
         return self.role in ("output", "inout")
@@ -156,6 +191,11 @@ class Tensor:
         text += f" below {' and '.join(map(str, self.below))}" if self.below else ""
         text += f" of {with_parts(self.dtype)}" if self.pairs else ""
         return text if self.gather is None else f"{text} = {self.gather.table}[{self.gather.index}]"
+
+
+def whole(tensor: Tensor) -> Box:
+    """The box of all elements of a tensor."""
+    return tuple((0, size) for size in tensor.shape)
 
 
 def pairs_of(tensor: Tensor, value: Any) -> Any:

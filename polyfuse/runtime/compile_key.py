@@ -61,7 +61,8 @@ def nest_text(nest: Nest) -> str:
         for s in nest.statements
     ]
     tensors = [
-        [t.name, list(t.shape), t.dtype, t.role, repr(t.gather), list(t.below), t.pairs] for t in nest.tensors
+        [t.name, list(t.shape), t.dtype, t.role, repr(t.gather), list(map(str, t.below)), t.pairs]
+        for t in nest.tensors
     ]
     return json.dumps([nest.name, str(nest.context), tensors, statements, repr(nest.order)])
 

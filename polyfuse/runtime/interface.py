@@ -13,7 +13,7 @@ from polyfuse.codegen.program import Launch, Program
 from polyfuse.ir.gather import limits_of
 from polyfuse.ir.nest import Nest
 from polyfuse.ir.sizes import extent
-from polyfuse.ir.tensor import Tensor
+from polyfuse.ir.tensor import Limit, Tensor
 from polyfuse.runtime.memory.memory_plan import Memory, MemoryPlan, Temporaries
 
 ENTRY, ENTRY_ONCE = "polyfuse_entry", "polyfuse_once"
@@ -29,8 +29,8 @@ class Interface:
     constants: tuple[Tensor, ...]
     temporaries: tuple[Tensor, ...]
     sizes: tuple[str, ...]
-    indices: tuple[tuple[str, int | str], ...] = ()
-    """The inputs that choose rows, each beside the extent that every element of it has to be below."""
+    indices: tuple[tuple[str, Limit], ...] = ()
+    """The inputs that choose rows, each with a limit of its numbers."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ class Interface:
     def extents(self) -> tuple[str, ...]:
         """Every text in a shape: what has a value only for given sizes."""
         tensors = (*self.inputs, *self.results, *self.constants, *self.temporaries)
-        shapes = (*(t.shape for t in tensors), tuple(rows for _, rows in self.indices))
+        shapes = (*(t.shape for t in tensors), *(limit.extents for _, limit in self.indices))
         return tuple(dict.fromkeys(s for shape in shapes for s in shape if isinstance(s, str)))
 
     def numbers(self, sizes: Mapping[str, int], plan: MemoryPlan) -> Sequence[int]:

@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 def drawn(
-    tensors: Iterable[Tensor], generator: np.random.Generator, rows: Mapping[str, int] | None = None
+    tensors: Iterable[Tensor], generator: np.random.Generator, rows: Mapping[str, Array] | None = None
 ) -> dict[str, Array]:
     """Random values for tensors of fixed sizes by name, standard normal; for one in `rows`, numbers below its entry."""
     found = {}

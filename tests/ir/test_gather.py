@@ -11,7 +11,8 @@ import pytest
 import polyfuse as pf
 from polyfuse.errors import BadArgument, InvalidNest
 from polyfuse.ir import Nest, Tensor, statement
-from polyfuse.ir.tensor import Gather
+from polyfuse.ir.gather import limits_of, rows_of
+from polyfuse.ir.tensor import Gather, Limit
 from polyfuse.runtime.compile_key import nest_text
 
 TABLE = Tensor("w", ("M", 4), "float64", "input")
@@ -85,6 +86,63 @@ def test_symbolic_sizes_and_what_is_no_row() -> None:
                 BadArgument, match=rf"^x\[3\] is {wrong}, expected 0 <= x\[3\] < 3: it chooses a row"
             ):
                 run(w, x)
+
+
+def columns(context: str = "[M, N] -> { : M >= 1 and N >= 0 }") -> Nest:
+    """y[i] = u[x[i, 0]] + v[x[i, 2]]: tables of 3 and M rows, and a column that chooses nothing."""
+    index = Tensor("x", ("N", 3), "int32", "input")
+    u, v = Tensor("u", (3,), "float64", "input"), Tensor("v", ("M",), "float64", "input")
+    rows = Tensor.gathered("u_rows", u, index), Tensor.gathered("v_rows", v, index)
+    out = Tensor("y", ("N",), "float64", "output")
+    made = statement("[M, N] -> { S[i] : 0 <= i < N }", "y[i] = u_rows[i, 0] + v_rows[i, 2]")
+    return Nest.of((u, v, index, *rows, out), [made], context=context)
+
+
+def test_a_table_limits_the_elements_that_choose_its_rows() -> None:
+    nest = columns()
+    assert limits_of(nest)["x"] == (Limit(3, ((0, "N"), (0, 1))), Limit("M", ((0, "N"), (2, 3))))
+    assert rows_of(nest, {"M": 7, "N": 2})["x"].tolist() == [[3, 3, 7], [3, 3, 7]]
+    assert limits_of(nest.with_sizes({"N": 2}))["x"][1] == Limit("M", ((0, 2), (2, 3)))
+    u, v = np.arange(3.0), 10 * np.arange(7.0)
+    x = np.array([[2, -5, 6], [0, 99, 3], [1, 3, 0]], np.int32)
+    lockstep = pf.compile(nest, target="cuda", machine="h200", device="lockstep")
+    fixed = pf.compile(nest, target="cpu", sizes={"M": 7, "N": 3})
+    runs = (pf.compile(nest, target="cpu"), fixed, lockstep, lambda *given: pf.interpret(nest, given)["y"])
+    for run in runs:
+        np.testing.assert_array_equal(run(u, v, x), u[x[:, 0]] + v[x[:, 2]])
+    for place, wrong, rows, table in (((1, 0), 3, 3, "u"), ((2, 2), 7, 7, "v"), ((0, 2), -1, 7, "v")):
+        given = x.copy()
+        given[place] = wrong
+        at = rf"x\[{place[0]}, {place[1]}\]"
+        message = (
+            rf"^{at} is {wrong}, expected 0 <= {at} < {rows}: it chooses a row of input {table}: float64"
+        )
+        for run in runs:
+            with pytest.raises(BadArgument, match=message):
+                run(u, v, given)
+
+
+@pytest.mark.parametrize(
+    ("domain", "read", "box"),
+    [
+        ("{ S[i] : 0 <= i < N }", "rows[i]", ()),
+        ("{ S[i] : 2 <= i < N }", "rows[i - 2]", ((0, "-2 + N"),)),
+        ("{ S[i] : 0 <= i and 2 * i + 1 < N }", "rows[2 * i + 1]", ((1, "2 * floor((N)/2)"),)),
+        ("{ S[i] : 0 <= i < 4 and i < N }", "rows[i]", ()),
+    ],
+)
+def test_the_box_of_symbolic_sizes(domain: str, read: str, box: tuple[object, ...]) -> None:
+    """As exact as an extent can be: of min(4, N) elements, all N are checked."""
+    tensors = (Tensor("w", ("M",), "float64", "input"), INDEX)
+    rows, out = Tensor.gathered("rows", *tensors), Tensor("y", ("N",), "float64", "output")
+    made = statement(f"[M, N] -> {domain}", f"y[i] = {read}")
+    nest = Nest.of((*tensors, rows, out), [made], context=CONTEXT)
+    (limit,) = limits_of(nest)["x"]
+    assert limit.extent == "M"
+    for n in (0, 1, 5, 6):
+        ends = [[eval(str(end), {"N": n, "floor": np.floor}) for end in each] for each in limit.box]
+        wanted = [[eval(str(end), {"N": n, "floor": np.floor}) for end in each] for each in box]
+        assert ends == wanted, (n, limit)
 
 
 def test_an_array_that_is_changed_is_not_also_the_table_or_the_index() -> None:

@@ -85,7 +85,7 @@ def with_data_bounds(kernel: Kernel) -> Kernel:
     made = [part for part in nodes_in(kernel.body) if isinstance(part, Allocate)]
     dtypes = {name: tensor.dtype for name, tensor in kernel.arrays.items()}
     dtypes |= {part.buffer: part.dtype for part in made}
-    checked = {name for name, tensor in kernel.arrays.items() if tensor.below}
+    checked = {name for name, tensor in kernel.arrays.items() if tensor.is_checked}
     places = {
         name: name in checked or ITEMSIZE[dtype] < WIDE
         for name, dtype in dtypes.items()

@@ -66,6 +66,7 @@ from polyfuse.frontend.python.scope import Branch, Place, Range, Scope, place, r
 from polyfuse.frontend.python.source import source_of
 from polyfuse.frontend.python.types import local_types
 from polyfuse.ir import Nest, Statement, Tensor
+from polyfuse.ir.tensor import Limit
 from polyfuse.ir.tree import Leaf, Loop, Tree, restrict, sequence, statements
 
 INSIDE = "subscripts inside for all sizes; an assert on sizes at the top leaves some out"
@@ -500,10 +501,14 @@ class _Reader:
         given += self.names.arrays.values()
         read = {access.tensor for s in found for access in s.reads}
         given += (tensor for tensor in self.names.gathered.values() if tensor.name in read)
-        given = [replace(t, below=tuple(self.limits[t.name])) if t.name in self.limits else t for t in given]
+        given = [self._limited(t) for t in given]
         given = [replace(t, pairs=True) if t.name in self.lowered.pairs else t for t in given]
         types = local_types(self.found, {t.name: t.dtype for t in given})
         return (*given, *(Tensor(name, (), dtype, "temporary") for name, dtype in types.items()))
+
+    def _limited(self, tensor: Tensor) -> Tensor:
+        limits = self.limits.get(tensor.name)
+        return tensor if limits is None else replace(tensor, below=tuple(map(Limit, limits)))
 
     def _free_name(self, stem: str) -> str:
         names = {name for made in self.found for name in (made.statement.name, made.statement.write.tensor)}

@@ -17,12 +17,14 @@ from polyfuse.nn.shape.operations import View
 from polyfuse.nn.sizes import Shape
 
 WHOLE = ("reshape", "permute")
-"""Views that show each element once: a call would check numbers that others leave out."""
+"""Views that show each element once. Those of row numbers are views of the rows, which compose with what reads them."""
 
 
 @dataclass(frozen=True)
 class Lookup(Operation):
-    """The rows of a table (N, …) that an array of integers chooses."""
+    """The rows of a table (N, …) that an array of integers chooses, or a view of one; None: the array itself."""
+
+    view: View | None = None
 
     @property
     def stems(self) -> tuple[str, ...]:
@@ -42,15 +44,20 @@ class Lookup(Operation):
     def shape(self, shapes: Sequence[Shape]) -> Shape:
         """(…), (N, D) -> (…, D)."""
         index, table = shapes
-        return (*index, *table[1:])
+        return (*(index if self.view is None else self.view.sizes), *table[1:])
+
+    def needed(self, shapes: Sequence[Shape]) -> Shape:
+        """What the view reads is there."""
+        return () if self.view is None else self.view.inside
 
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
-        """`e[i, j] = rows[i, j]`, where rows is w[x]."""
+        """`e[i, j] = rows[i, j]`, where rows is w[x]; of a view x[:, 2] `e[i, j] = rows[i, 2, j]`."""
         index, table = operands
         names = to.dims(out.rank)
         rows = to.gathered(table, index)
+        places = names if self.view is None else (*self.view.at(names), *names[len(self.view.sizes) :])
         domain = dict(zip(names, extents(out), strict=True))
-        to.assign(f"lookup{n}", domain, f"{element(out, names)} = {element(rows, names)}")
+        to.assign(f"lookup{n}", domain, f"{element(out, names)} = {element(rows, places)}")
 
 
 def embedding(x: Value, weight: Array | Value) -> Value:
@@ -59,7 +66,7 @@ def embedding(x: Value, weight: Array | Value) -> Value:
     A call raises BadArgument for numbers that are not rows; negative numbers are not.
 
     Args:
-        x: An input (…) of integers from 0 to N - 1, as it is or reshaped or transposed.
+        x: An input (…) of integers from 0 to N - 1, or a view of one, of which a call checks the numbers that it shows.
         weight: The table (N, …), an array or an input.
 
     Returns:
@@ -73,8 +80,12 @@ def embedding(x: Value, weight: Array | Value) -> Value:
             f"embedding: {x!r} does not hold integers; expected an input such as nn.input(name, shape, 'int64')"
         )
     views: list[View] = []
-    while isinstance(x.source, View) and x.source.kind in WHOLE:
-        views.append(x.source)
+    part: View | None = None
+    while isinstance(x.source, View):
+        if part is None and x.source.kind in WHOLE:
+            views.append(x.source)
+        else:
+            part = x.source if part is None else part.of(x.source)
         (x,) = x.operands
     if not isinstance(x.source, Input):
         raise BadArgument(
@@ -87,7 +98,7 @@ def embedding(x: Value, weight: Array | Value) -> Value:
         )
     if table.rank == 0 or table.dtype in INTEGERS:
         raise BadArgument(f"embedding: the table {table!r} is not a floating-point table of rank >= 1")
-    operation = Lookup()
+    operation = Lookup(part)
     found = Value(operation, (x, table), operation.shape((x.shape, table.shape)), table.dtype)
     for view in reversed(views):
         found = _rows(found, view, table.shape[1:])

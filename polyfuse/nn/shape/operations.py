@@ -60,10 +60,23 @@ class View(Operation):
         """What a view reads is there."""
         return self.inside
 
+    def at(self, places: Sequence[str]) -> tuple[str, ...]:
+        """The operand's subscripts at some of the result's."""
+        return tuple(text.format(*places) for text in self.subscripts)
+
+    def of(self, inner: View) -> View:
+        """Return the view of a view's operand that shows what this one does of the view.
+
+        >>> View("flip", (4,), ("3 - {0}",)).of(View("select", (4,), ("{0}", "2")))
+        View(kind='flip', sizes=(4,), subscripts=('(3 - {0})', '2'), inside=())
+        """
+        subscripts = inner.at([f"({text})" for text in self.subscripts])
+        return View(self.kind, self.sizes, subscripts, (*inner.inside, *self.inside))
+
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:
         """`out[i, j] = x[subscripts]`."""
         names = to.dims(out.rank)
-        source = element(operands[0], [text.format(*names) for text in self.subscripts])
+        source = element(operands[0], self.at(names))
         domain = dict(zip(names, extents(out), strict=True))
         to.assign(f"{self.kind}{n}", domain, f"{element(out, names)} = {source}")
 

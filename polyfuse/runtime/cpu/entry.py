@@ -18,6 +18,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -33,7 +34,7 @@ from polyfuse.codegen.cpu.intrinsics.parallel_parts import Reference
 from polyfuse.codegen.cpu.intrinsics.vector_width import in_whole_registers
 from polyfuse.codegen.looptree.half_types import held_as
 from polyfuse.ir.number_types import ITEMSIZE, NUMBER_TYPES, is_real
-from polyfuse.ir.tensor import Tensor
+from polyfuse.ir.tensor import Limit, Tensor, whole
 from polyfuse.runtime.cpu.objects import ALIGNED, CONTIGUOUS, INT, LONG, POINTER, WRITEABLE, Objects
 from polyfuse.runtime.interface import ENTRY_ONCE, Interface
 
@@ -176,24 +177,45 @@ class _Entry:
         for position, tensor in enumerate(self.interface.constants):
             self.places[tensor.name] = self._place(tensor, self._held(first + position))
         self._need_apart([tensor.name for tensor in inputs if tensor.role == "inout"])
-        for name, rows in self.interface.indices:
-            index = next(tensor for tensor in inputs if tensor.name == name)
-            self._need_below(index, self._extent(rows))
+        for name, limit in self.interface.indices:
+            self._need_below(next(tensor for tensor in inputs if tensor.name == name), limit)
 
-    def _need_below(self, index: Tensor, rows: Any) -> None:
-        """Refuse an array of integers with one that is negative, or not below a number of rows."""
+    def _need_below(self, index: Tensor, limit: Limit) -> None:
+        """Refuse an array of integers with one, in the box of a limit, that is negative or not below the extent."""
         builder, place, kind = self.builder, self.places[index.name], self._element(index)
         with builder.goto_entry_block():
             wrong = builder.alloca(LONG)
         builder.store(LONG(0), wrong)
         data = builder.bitcast(place.data, kind.as_pointer())
-        count = builder.udiv(place.nbytes, LONG(index.itemsize))
-        with cgutils.for_range(builder, count) as loop:
-            value = builder.load(builder.gep(data, [loop.index]))
-            row = self._long(value, index)
+        rows = self._extent(limit.extent)
+        with ExitStack() as loops:
+            at = LONG(0)
+            for first, end, step in self._runs(index, limit):
+                loop = loops.enter_context(cgutils.for_range(builder, end, first))
+                at = builder.add(at, builder.mul(loop.index, step))
+            row = self._long(builder.load(builder.gep(data, [at])), index)
             above = builder.zext(builder.icmp_unsigned(">=", row, rows), LONG)  # of a negative one too
             builder.store(builder.or_(builder.load(wrong), above), wrong)
         self._need(self._same(builder.load(wrong), LONG(0)))
+
+    def _runs(self, index: Tensor, limit: Limit) -> list[tuple[Any, Any, Any]]:
+        """Loops over a box: first, end and distance in elements; the axes behind the last that is cut are one run.
+
+        x[16, 8, 4] in [0:16, 3:4, 0:4]   ->   (0, 16, 32), (12, 16, 1)
+        """
+        shape, box = self.places[index.name].shape, limit.box or whole(index)
+        cut = [
+            axis for axis, (ends, size) in enumerate(zip(box, index.shape, strict=True)) if ends != (0, size)
+        ]
+        last = max(cut, default=0)
+        found = []
+        for axis, size in enumerate(shape[: last + 1]):
+            first, end = (self._least(self._extent(place), size) for place in box[axis])
+            step = reduce(self._times, shape[axis + 1 :], LONG(1))
+            if axis == last:
+                first, end, step = self._times(first, step), self._times(end, step), LONG(1)
+            found.append((first, end, step))
+        return found
 
     def results(self) -> list[Any]:
         """The results as objects, each a reference of our own: those given, checked, or new ones."""
@@ -577,6 +599,12 @@ class _Entry:
         """A product, which is known where both factors are: LLVM is not asked for those of constant shapes."""
         known = isinstance(one, ir.Constant) and isinstance(other, ir.Constant)
         return LONG(one.constant * other.constant) if known else self.builder.mul(one, other)
+
+    def _least(self, one: Any, other: Any) -> Any:
+        """The smaller of two numbers, known where both are."""
+        if isinstance(one, ir.Constant) and isinstance(other, ir.Constant):
+            return LONG(min(one.constant, other.constant))
+        return self.builder.select(self.builder.icmp_signed("<", one, other), one, other)
 
     def _need(self, condition: Any) -> None:
         following = self.function.append_basic_block("checked")

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from polyfuse.errors import BadArgument, quantity
-from polyfuse.ir.gather import no_row, rows_of
+from polyfuse.ir.gather import limits_of, no_row, slices
 from polyfuse.ir.nest import Nest
+from polyfuse.ir.sizes import extent
 from polyfuse.ir.tensor import Tensor
 from polyfuse.runtime.arguments import Array, check_shape, check_shared, solve_sizes
 from polyfuse.runtime.cuda.device_libraries import UNORDERED, library_of, made
@@ -122,7 +123,7 @@ def call_in_place(
         arrays[tensor.name] = device_array(tensor, result, gpu.ordinal, UNORDERED)
     addresses = {name: array.address for name, array in arrays.items()}
     held = program.run_in_place(addresses, host(sizes), sizes, order.stream, order.waits, known)
-    if known is not None and not rows_of(nest, sizes):
+    if known is not None and not limits_of(nest):
         were_given = tuple(addresses.values())[: len(values) + len(targets)]
         call = KnownCall(held, sizes, order, tuple(addresses), were_given, fresh)
         known.learn(library, (*values, *targets), call)
@@ -150,11 +151,12 @@ def check_overlaps(nest: Nest, inputs: Mapping[str, DeviceArray], sizes: Sizes) 
 
 
 def check_rows(nest: Nest, given: Mapping[str, Any], sizes: Sizes) -> None:
-    """BadArgument for an index on the GPU that is not a row of its table: two reductions there, and a wait for them."""
-    for name, rows in rows_of(nest, sizes).items():
-        index = given[name]
-        if prod(index.shape) and not (int(index.min()) >= 0 and int(index.max()) < rows):
-            raise no_row(nest, name, np.asarray(index.tolist()), rows)
+    """BadArgument for an index on the GPU that is not a row of its table: two reductions of each box, and a wait."""
+    for name, limits in limits_of(nest).items():
+        for limit in limits:
+            index, rows = given[name][slices(limit, sizes)], extent(limit.extent, sizes)
+            if prod(index.shape) and not (int(index.min()) >= 0 and int(index.max()) < rows):
+                raise no_row(nest, name, np.asarray(given[name].tolist()), limit, sizes)
 
 
 def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -164,7 +166,7 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     (12, 4, 1)
     """
     strides, step = [], 1
-    for extent in reversed(shape):
+    for size in reversed(shape):
         strides.append(step)
-        step *= extent
+        step *= size
     return tuple(reversed(strides))

@@ -40,6 +40,19 @@ class Encoder(torch.nn.Module):
         return self.block(x, src_mask=mask, is_causal=True)
 
 
+class Tables(torch.nn.Module):
+    """Rows of tables of several sizes, each by numbers of its own column. DLRM's beginning."""
+
+    def __init__(self, bags: bool) -> None:
+        super().__init__()
+        layer = torch.nn.EmbeddingBag if bags else torch.nn.Embedding
+        self.tables = torch.nn.ModuleList(layer(rows, 4) for rows in (9, 50, 2))
+        self.top = torch.nn.Linear(12, 3)
+
+    def forward(self, numbers):
+        return self.top(torch.cat([table(numbers[:, at]) for at, table in enumerate(self.tables)], -1))
+
+
 def images() -> "torch.nn.Module":
     return torch.nn.Sequential(
         torch.nn.Conv2d(3, 4, 3, padding=1, stride=2),
@@ -95,6 +108,27 @@ def test_an_encoder_on_numbers() -> None:
     torch.manual_seed(2)
     nest = check(Encoder(), torch.randint(0, 11, (2, 5)))
     assert str(nest.inputs[0]) == "input ids: int64[2, 5]"
+
+
+@pytest.mark.parametrize("bags", [True, False])
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_tables_of_several_sizes_by_columns_of_one_tensor(bags: bool, target: str) -> None:
+    torch.manual_seed(7)
+    numbers = torch.stack([torch.randint(0, rows, (5, 4)) for rows in (9, 50, 2)], 1)
+    model = Tables(bags).eval()
+    axes = None if bags else ({0: dim("N")},)
+    nest = pf.from_torch(model, (numbers,), dynamic_shapes=axes)
+    options = {"machine": "h200", "device": "lockstep"} if target == "cuda" else {}
+    net = pf.compile(nest, target=target, **options)
+    with torch.no_grad():
+        assert torch.allclose(torch.as_tensor(net(numbers)), model(numbers), atol=1e-6)
+    for column, rows in enumerate((9, 50, 2)):
+        wrong = numbers.clone()
+        wrong[3, column, 1] = rows
+        place = rf"numbers\[3, {column}, 1\]"
+        message = rf"^{place} is {rows}, expected 0 <= {place} < {rows}: .* constant tables_{column}_weight"
+        with pytest.raises(pf.BadArgument, match=message):
+            net(wrong)
 
 
 def test_compiled_on_tensors_with_other_weights() -> None:

@@ -73,6 +73,33 @@ def test_numbers_reshaped_and_transposed() -> None:
         net(numbers - 1)
 
 
+def test_a_column_of_numbers_chooses_rows_of_its_own_table() -> None:
+    """A call checks the numbers of a view against its table, and not the others."""
+    x = nn.input("x", ("N", 3, 2), "int64")
+    large = DRAW.standard_normal((100, 24), np.float32)
+    parts = nn.embedding(x[:, 2], W), nn.embedding(nn.flip(x, 2)[:, 0], large), nn.embedding(x[:, 2, 1], W)
+    nest = pf.lower(parts)
+    cpu, lockstep = (
+        pf.compile(nest, target="cpu"),
+        pf.compile(nest, target="cuda", machine="h200", device="lockstep"),
+    )
+    numbers = DRAW.integers(0, 11, (5, 3, 2))
+    numbers[:, 0], numbers[:, 1] = DRAW.integers(11, 100, (5, 2)), -1
+    for run in (cpu, lockstep):
+        found = run(numbers)
+        np.testing.assert_array_equal(found[0], W[numbers[:, 2]])
+        np.testing.assert_array_equal(found[1], large[numbers[:, 0, ::-1]])
+        np.testing.assert_array_equal(found[2], W[numbers[:, 2, 1]])
+        for at, rows in (((4, 2, 0), 11), ((3, 0, 1), 100)):
+            wrong = numbers.copy()
+            wrong[at] = rows
+            place = rf"x\[{', '.join(map(str, at))}\]"
+            with pytest.raises(
+                BadArgument, match=rf"^{place} is {rows}, expected 0 <= {place} < {rows}: .* w\d: float32"
+            ):
+                run(wrong)
+
+
 def test_a_product_takes_rows_block_by_block() -> None:
     model = nn.Sequential(nn.Embedding(50, 64, padding_idx=3), nn.Linear(64, 32), nn.ReLU())
     nest = pf.lower(model, batch=(6, 16))

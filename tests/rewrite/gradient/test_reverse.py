@@ -192,6 +192,28 @@ def test_remarks_say_who_adds_up() -> None:
     assert rows.remarks[-1].startswith("t: each of its rows is owned by an iteration that meets all numbers")
 
 
+def test_tables_of_several_sizes_by_columns_of_one_array() -> None:
+    """The gradient of a table adds what its own column names, and the other columns are no rows of it."""
+    x = nn.input("x", (6, 2), "int64")
+    tables = given("u", 3, 4), given("v", 9, 4)
+    nest = pf.vjp(nn.lower(nn.embedding(x[:, 0], tables[0]) * nn.embedding(x[:, 1], tables[1])))
+    rng = np.random.default_rng(0)
+    u, v, out_bar = (rng.standard_normal(shape) for shape in ((3, 4), (9, 4), (6, 4)))
+    numbers = np.stack([rng.integers(0, 3, 6), rng.integers(3, 9, 6)], 1)
+    arrays = {"x": numbers, "u": u, "v": v, "out_bar": out_bar}
+    u_grad, v_grad = np.zeros_like(u), np.zeros_like(v)
+    np.add.at(u_grad, numbers[:, 0], out_bar * v[numbers[:, 1]])
+    np.add.at(v_grad, numbers[:, 1], out_bar * u[numbers[:, 0]])
+    net = pf.compile(nest, target="cpu")
+    names = [tensor.name for tensor in net.nest.results]
+    for found in (pf.interpret(nest, arrays), dict(zip(names, net(**arrays), strict=True))):
+        np.testing.assert_allclose(found["u_grad"], u_grad, atol=1e-5)
+        np.testing.assert_allclose(found["v_grad"], v_grad, atol=1e-5)
+    arrays["x"] = numbers[:, ::-1].copy()
+    with pytest.raises(pf.BadArgument, match=r"^x\[\d, 0\] is \d, expected 0 <= x\[\d, 0\] < 3"):
+        net(**arrays)
+
+
 def test_a_product_has_products_as_gradients() -> None:
     nest = pf.vjp(nn.lower(nn.matmul(given("x", 3, 4), given("w", 4, 2))))
     lines = [line.strip() for line in str(nest).splitlines() if "+=" in line]

@@ -155,6 +155,14 @@ def test_rows_are_checked_on_the_gpu() -> None:
         check_rows(nest, {"x": np.array([[0, 1, 2], [4, 3, 0]])}, {})
 
 
+def test_rows_of_several_tables_are_checked_by_the_column_that_chooses_them() -> None:
+    x = nn.input("x", (2, 3), "int64")
+    nest = pf.lower([nn.embedding(x[:, at], np.ones((rows, 5), np.float32)) for at, rows in ((0, 4), (2, 9))])
+    check_rows(nest, {"x": np.array([[0, -1, 8], [3, 99, 0]])}, {})
+    with pytest.raises(BadArgument, match=r"^x\[1, 2\] is 9, expected 0 <= x\[1, 2\] < 9"):
+        check_rows(nest, {"x": np.array([[0, 1, 2], [3, 3, 9]])}, {})
+
+
 def test_out_is_written_in_place(net: tuple[pf.Executable, HostGpu]) -> None:
     compiled, gpu = net
     x, out = np.ones((9, 12), np.float32), put(gpu, np.full((9, 7), np.nan, np.float32))
