@@ -49,6 +49,26 @@ def test_inference_at_several_batches() -> None:
     assert not region.remarks
 
 
+@pytest.mark.parametrize("truths", [True, False])
+def test_rows_of_attention_that_see_no_key_and_their_gradients(truths: bool) -> None:
+    torch.manual_seed(3)
+    mask = torch.rand(5, 5) > 0.3
+    mask[2] = False
+    added = mask if truths else torch.zeros(5, 5).masked_fill(~mask, -torch.inf)
+    attention, record = torch.nn.functional.scaled_dot_product_attention, Record()
+    q, k, v = (torch.randn(2, 3, 5, 8) for _ in range(3))
+    found = []
+    for run in (compiled(attention, record), attention):
+        x = q.clone().requires_grad_(True)
+        y = run(x, k, v, attn_mask=added)
+        y.square().sum().backward()
+        found.append((y.detach(), x.grad))
+    for ours, theirs in zip(*found, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-5)
+    assert not found[0][0][..., 2, :].any()
+    assert record.graphs
+
+
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_an_encoder_layer_that_torch_calls_as_one_operator(norm_first) -> None:
     torch.manual_seed(2)

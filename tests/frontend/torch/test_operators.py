@@ -399,6 +399,13 @@ def test_attention_leaves_out_what_a_mask_of_truth_values_does(mask: torch.Tenso
     )
 
 
+@pytest.mark.parametrize("mask", [MASK, MASK[:1], MASK[0, 0]], ids=["row of none", "one", "matrix"])
+def test_a_row_of_a_mask_of_numbers_that_is_minus_infinity_alone_gives_0(mask: torch.Tensor) -> None:
+    x, added = numbers(2, 3, 5, 4), torch.where(mask, numbers(*mask.shape), -torch.inf)
+    agrees(Masked(added), x, rtol=1e-9)
+    agrees(Call(lambda x, m: F.scaled_dot_product_attention(x, x, x, m)), x, added, rtol=1e-9)
+
+
 def test_elements_along_a_long_axis_are_left_to_torch() -> None:
     x, index = numbers(300, 2), torch.tensor([[1, 2]])
     with pytest.raises(pf.BadArgument, match=r"along an axis of 300: all of them are read .*at most 256"):

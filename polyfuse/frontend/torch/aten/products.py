@@ -53,8 +53,11 @@ def linear(result: Result, x: Any, weight: Any, bias: Any = None) -> Value:
 
 def _attention(
     result: Result, q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float | None, keep: float = 1.0
-) -> tuple[Value, Value]:
-    """softmax(q kᵀ scale + mask) v, and the scores before softmax."""
+) -> tuple[Value, Value, Value | None]:
+    """softmax(q kᵀ scale + mask) v, the scores before softmax, and 1 for each of their rows that sees a key.
+
+    Rows that see none have no weights: their scores are not masked, and their results are 0. None: all rows see one.
+    """
     dtype = floating(result)
     q, k, v = (converted(value, dtype) for value in (q, k, v))
     if keep != 1.0:
@@ -69,31 +72,31 @@ def _attention(
         rows, columns = scores.shape[-2:]
         seen = np.triu(np.full((rows, columns), -np.inf), 1)
         scores = scores + nn.constant(seen.astype(dtype))
-    kept = None
-    if isinstance(mask, Truths):
-        kept, mask = _rows_that_see(mask.of, dtype), _added(mask.of, dtype)
+    seeing = None
     if mask is not None:
-        scores = scores + converted(mask, dtype)
-    weights = nn.softmax(scores, -1)
-    return nn.matmul(weights if kept is None else nn.where(kept, weights, 0.0), v), scores
+        added, seeing = _added(mask, dtype)
+        scores = scores + added
+    found = nn.matmul(nn.softmax(scores, -1), v)
+    return found if seeing is None else nn.where(seeing, found, 0.0), scores, seeing
 
 
-def _added(mask: Any, dtype: DType) -> Value:
-    """A mask of truth values as numbers to add to scores: 0 where it is true, else -inf."""
-    if isinstance(mask, np.ndarray):
-        return nn.constant(np.where(mask, 0.0, -np.inf).astype(dtype))
-    return nn.where(converted(mask, dtype), 0.0, -np.inf)
+def _added(mask: Any, dtype: DType) -> tuple[Value, Value | None]:
+    """The numbers that a mask adds to scores, and 1 for each row that sees a key, else 0; None where all rows do.
 
-
-def _rows_that_see(mask: Any, dtype: DType) -> Value | None:
-    """1 for each row of scores of which a mask leaves something, else 0: torch gives such rows no weights, and not NaN.
-
-    None where the mask is known and has no row without.
+    Truth values add 0 where they hold, else -inf. A row of -inf alone adds 0: its softmax is a number, and not used.
     """
-    if isinstance(mask, np.ndarray):
-        seen = mask.any(-1, keepdims=True) if mask.ndim else mask
-        return None if seen.all() else nn.constant(seen.astype(dtype))
-    return nn.max(converted(mask, dtype), -1, keepdims=True) if mask.rank else converted(mask, dtype)
+    of = mask.of if isinstance(mask, Truths) else mask
+    if isinstance(of, np.ndarray):
+        numbers = np.where(of, 0.0, -np.inf) if isinstance(mask, Truths) else of
+        sees = np.atleast_1d(numbers).max(-1, keepdims=True) != -np.inf
+        added = nn.constant(np.where(sees, numbers, 0.0).astype(dtype))
+        return added, None if sees.all() else nn.constant(sees.astype(dtype))
+    value = converted(of, dtype)
+    if isinstance(mask, Truths):
+        value = nn.where(value, 0.0, -np.inf)
+    most = nn.max(value, -1, keepdims=True) if value.rank else value
+    seeing = most.ne(-np.inf)
+    return nn.where(seeing, value, 0.0), seeing
 
 
 def _for_heads(x: Value, heads: int) -> Value:
@@ -137,8 +140,11 @@ def flash_attention(
     scale: float | None = None,
 ) -> tuple[Value, Value]:
     """The same, and the logarithm of the sum of exponentials of each row, which the gradient reads."""
-    found, scores = _attention(result, q, k, v, attn_mask, is_causal, scale, 1.0 - dropout_p)
-    return found, nn.logsumexp(scores, -1)
+    found, scores, seeing = _attention(result, q, k, v, attn_mask, is_causal, scale, 1.0 - dropout_p)
+    sums = nn.logsumexp(scores, -1)
+    if seeing is not None:  # of rows that see no key, torch gives 0
+        sums = nn.where(nn.reshape(seeing, seeing.shape[:-1]) if seeing.rank else seeing, sums, 0.0)
+    return found, sums
 
 
 @aten("_transformer_encoder_layer_fwd.default")
@@ -175,7 +181,7 @@ def encoder_layer(
         batch, length, _ = v.shape
         parts = nn.reshape(linear(result, v, qkv_weight, qkv_bias), (batch, length, 3, heads, width // heads))
         q, k, every = (nn.permute(nn.select(parts, 2, part), (0, 2, 1, 3)) for part in range(3))
-        found, _ = _attention(result, q, k, every, None, False, None)
+        found, *_ = _attention(result, q, k, every, None, False, None)
         joined = nn.reshape(nn.permute(found, (0, 2, 1, 3)), (batch, length, width))
         return linear(result, joined, out_weight, out_bias)
 
