@@ -56,6 +56,11 @@ BEGINNING = 0.2e-6
 """Seconds in which a tile begins another part of a panel behind L2: 1024 to 256 channels of 4 x 4 took 52 µs in three
 blocks of steps and 36 in one, 64 parts more, where tiles asked for both (one core of a Zen 5)."""
 
+ALIASED = 1.5
+"""The lines of results that a tile may have in one set of L1, in its ways, before it waits for them: of the update of
+1024 x 1024 weights by 16 samples with momentum, rows of 4 KiB, an L1 of 12 ways, tiles of 8 x 32 took 0.33 ms, 12 x 32
+0.64, 14 x 32 0.68, 28 x 16 0.76 and 29 x 16 1.57 (one core of a Zen 5, 16 lines in a set to 58)."""
+
 SUMMING = 1.5
 """Cycles in which a tile of dot products adds up the partial sums of one sum and adds them to it: shuffles, additions,
 a load and a store of a row. The next tile's steps begin meanwhile."""
@@ -87,6 +92,7 @@ def seconds(task: Task, b: Blocking) -> float:
         + carrying(task, b)
         + beginning(task, b)
         + turning(task, b)
+        + leaving(task, b)
     )
 
 
@@ -281,13 +287,26 @@ def crowded(task: Task, b: Blocking) -> bool:
 
     8 rows of 1 KiB, 4 KiB apart: all in the same quarter of the sets, 8 lines each.
     """
-    ways = task.l1.size // PAGE
     row = min(PAGE, b.steps * task.itemsize) if task.left.contiguous else LINE
     window = task.extents.window if by_lines(task) else 1
     rows = b.rows if task.left.contiguous else b.steps * window
-    apart = gcd(task.left.stride, PAGE)
+    return _in_a_set(rows, row, task.left.stride) > _ways(task) / 2
+
+
+def _ways(task: Task) -> int:
+    """The lines that a set of L1 holds."""
+    return task.l1.size // PAGE
+
+
+def _in_a_set(rows: int, row: int, stride: int) -> float:
+    """The lines of so many rows of `row` bytes, a stride apart, that fall into the same set of L1.
+
+    >>> _in_a_set(8, 128, 4096), _in_a_set(8, 128, 512), _in_a_set(8, 128, 4096 + 128)
+    (8.0, 1.0, 1.0)
+    """
+    apart = gcd(stride, PAGE)
     covered = PAGE if row >= apart else min(rows, PAGE // apart) * row
-    return rows * row / covered > ways / 2
+    return rows * row / covered
 
 
 def packing(task: Task, b: Blocking) -> float:
@@ -344,6 +363,18 @@ def turning(task: Task, b: Blocking) -> float:
     stride = e.batches * e.rows * task.itemsize  # from one column's image to the next; batches are its rows
     missed = e.batches * _apart_seconds(task, b.rows, e.columns, b.width, stride)
     return TRANSPOSING * 2 * size / task.rate(b.rows * b.columns * task.itemsize) + missed
+
+
+def leaving(task: Task, b: Blocking) -> float:
+    """Where a tile's results crowd into few sets of L1, and L2 does not hold them, it waits for each of their lines."""
+    e, into = task.extents, task.results
+    if into is None or task.across or into.tensors * e.batches * e.rows * into.stride <= task.l2.size:
+        return 0.0
+    row = b.columns * task.itemsize
+    if into.tensors * _in_a_set(b.rows, row, into.stride) <= ALIASED * _ways(task):
+        return 0.0
+    lines = into.tensors * e.batches * e.rows * e.columns * task.itemsize / LINE
+    return cycles_missed(lines, into.stride) * task.machine.cycle
 
 
 def in_dot_products(task: Task, b: Blocking) -> float:

@@ -36,6 +36,18 @@ class Operand:
 
 
 @dataclass(frozen=True)
+class Results:
+    """The memory that a tile's sums go to: bytes from one row to the next, and how many `tensors` lie like them.
+
+    Beside the sums, if a call returns them, these are what the statements behind them read and write in their place:
+    two for m = 0.9 * m + g and w -= rate * m behind a gradient g that nothing else reads.
+    """
+
+    stride: int
+    tensors: int
+
+
+@dataclass(frozen=True)
 class Extents:
     """The values of a product's loops: y[rows, columns] += a[rows, steps] * b[steps, columns], `batches` times.
 
@@ -109,6 +121,7 @@ class Task:
     across: bool = False
     held: int = 0
     along: bool = False
+    results: Results | None = None
 
     @property
     def l1(self) -> Level:

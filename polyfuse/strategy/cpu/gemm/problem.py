@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from math import ceil, inf, prod
 
 from polyfuse.analysis.once import is_constant
+from polyfuse.ir.tensor import Tensor
 from polyfuse.ir.tree import Loop
 from polyfuse.machine import CpuMachine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.candidates import Choose
 from polyfuse.strategy.cost.counts import Counts, dims_of
+from polyfuse.strategy.cost.kernel_model import is_internal
 from polyfuse.strategy.cost.load_balance import Share, busiest, pieces, place_of, place_one_by_one
 from polyfuse.strategy.cpu.gemm.blocking import blocking, blockings
-from polyfuse.strategy.cpu.gemm.blocks import Blocking, Extents, Operand, Task
+from polyfuse.strategy.cpu.gemm.blocks import Blocking, Extents, Operand, Results, Task
 from polyfuse.strategy.match.gemm import Factor, Product, is_product, moved_axes, moves_by_one
 from polyfuse.strategy.transforms.band_verbs import constant_extent
 
@@ -259,7 +261,24 @@ class Question:
         right = replace(self._operand(p.right, first, p.columns), turns=self._turns())
         itemsize = nest.tensor(nest.statement(self.product.statement).write.tensor).itemsize
         along = not window and self._lie_along(first)
-        return Task(extents, left, right, itemsize, self.machine, p.across, self.held, along)
+        into = self._results(extents)
+        return Task(extents, left, right, itemsize, self.machine, p.across, self.held, along, into)
+
+    def _results(self, e: Extents) -> Results | None:
+        """Where the sums go: the tensors outside of the kernel that lie like them, as many bytes or more in all."""
+        p, nest = self.product, self.schedule.nest
+        sums = nest.statement(p.statement).write
+        tensor = nest.tensor(sums.tensor)
+        axes = moved_axes(sums, len(nest.statement(p.statement).dims)) or {}
+        if p.rows not in axes:
+            return None
+        least = e.batches * e.rows * e.columns * tensor.itemsize
+        factors = {p.left.access.tensor, p.right.access.tensor}
+        used = {a.tensor for name in self.kernel for a in nest.statement(name).accesses} - factors
+        inside = frozenset(self.kernel)
+        seen = (t for t in used if not is_internal(self.counts, t, inside))
+        count = sum(self.counts.tensor_bytes(t) >= least for t in seen)
+        return Results(self._strides(tensor)[axes[p.rows] + 1], count)
 
     def _turns(self) -> int:
         """How often the loops around the kernel come to the same b, which may be packed before all of them.
@@ -291,11 +310,16 @@ class Question:
         nest = self.schedule.nest
         tensor = nest.tensor(factor.access.tensor)
         axes = moved_axes(factor.access, len(nest.statement(self.product.statement).dims)) or {}
-        bytes_of = [self.counts.tensor_bytes(tensor.name)]
-        for size in tensor.shape:
-            bytes_of.append(bytes_of[-1] // (size if isinstance(size, int) else self.counts.size(size)))
+        bytes_of = self._strides(tensor)
         contiguous = axes[along] == tensor.innermost
         stride = bytes_of[axes[row if contiguous else along] + 1]
         # one that is computed, or is one of two forms of a tensor, has a name that no tensor has
         fixed = is_constant(nest, self.schedule.tree, factor.name)
         return Operand(factor.name, stride, contiguous, fixed, factor.computed, packable)
+
+    def _strides(self, tensor: Tensor) -> list[int]:
+        """Bytes of a tensor, then from one element to the next along each axis."""
+        bytes_of = [self.counts.tensor_bytes(tensor.name)]
+        for size in tensor.shape:
+            bytes_of.append(bytes_of[-1] // (size if isinstance(size, int) else self.counts.size(size)))
+        return bytes_of
