@@ -29,6 +29,7 @@ from polyfuse.codegen.cpu.intrinsics.microkernels.tile_dot import tile_dot
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import (
     tile_mac,
     tile_mac_ahead,
+    tile_mac_columns_ahead,
     tile_mac_rows_ahead,
 )
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac_edge import tile_mac_cut
@@ -125,6 +126,7 @@ __all__ = [
     "tile_like",
     "tile_mac",
     "tile_mac_ahead",
+    "tile_mac_columns_ahead",
     "tile_mac_cut",
     "tile_mac_rows_ahead",
     "tile_mac_slanted",

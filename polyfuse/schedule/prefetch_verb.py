@@ -35,10 +35,8 @@ def prefetch(nest: Nest, tree: Tree, statement: str, tensor: str, loop: str, by:
         raise InvalidSchedule(
             f"prefetch: {statement} runs in a GPU's threads, which hide memory latency themselves; prefetch is for CPUs"
         )
-    if kernel is not None and by != 1:
-        raise InvalidSchedule(f"prefetch: by={by}; the tiles of a microkernel prefetch the next panel, by=1")
     if kernel is not None:
-        return _next_panel(nest, tree, statement, tensor, outer, kernel)
+        return _next_panel(nest, tree, statement, tensor, outer, kernel, by)
     touched = [a for a in nest.statement(statement).accesses if a.tensor == tensor]
     if not touched:
         raise InvalidSchedule(f"prefetch: {statement} does not access {tensor}")
@@ -57,10 +55,13 @@ def prefetch(nest: Nest, tree: Tree, statement: str, tensor: str, loop: str, by:
     return replace_node(tree, inner, replace(inner, fetches=(*inner.fetches, Fetch(tensor, loop, by))))
 
 
-def _next_panel(nest: Nest, tree: Tree, statement: str, tensor: str, outer: Loop, kernel: Loop) -> Tree:
+def _next_panel(
+    nest: Nest, tree: Tree, statement: str, tensor: str, outer: Loop, kernel: Loop, by: int
+) -> Tree:
     """for j: for i: tile of w[j, k, …]  ->  the same, whose tiles ask for their share of w[j + 1] meanwhile.
 
-    Or of the rows' factor, where the rows of a tile lie side by side: for i: tile of w[i, k, …].
+    Or of the rows' factor, where the rows of a tile lie side by side: for i: tile of w[i, k, …]. Or, where panels are
+    parts of rows: for j: tile of w[k, 32 * j …]  ->  … which ask for w[k, 32 * (j + by) …].
     """
     around = loops_around(tree, statement)
     depth = next(d for d, x in enumerate(around) if x is kernel)
@@ -88,7 +89,9 @@ def _next_panel(nest: Nest, tree: Tree, statement: str, tensor: str, outer: Loop
             f"prefetch: the rows of {statement}'s tiles share {right.tensor}, and {tensor} of the next {outer.name} "
             "is the same part of it"
         )
-    return replace_node(tree, kernel, replace(kernel, fetches=(Fetch(tensor, outer.name),)))
+    if by != 1 and not (right.tensor == tensor and _along(right, outer, statement)):
+        raise InvalidSchedule(f"prefetch: by={by}; the tiles of a microkernel prefetch the next panel, by=1")
+    return replace_node(tree, kernel, replace(kernel, fetches=(Fetch(tensor, outer.name, by),)))
 
 
 def _along(access: Access, loop: Loop, statement: str) -> bool:

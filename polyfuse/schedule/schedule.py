@@ -421,7 +421,8 @@ class Schedule(Edited):
             tensor: The tensor.
             loop: A loop around the innermost one, which is on vector lanes and has unit stride along the tensor; or a
                 loop around a microkernel one of whose factors is in panels: the tiles of one iteration each prefetch
-                a share of the next panel.
+                a share of the next panel. If it moves along the rows of a factor, a tile prefetches the columns `by`
+                tiles on.
             by: The prefetch distance in iterations of `loop`.
 
         Returns:

@@ -342,6 +342,24 @@ def test_tiles_may_ask_for_the_next_panel_of_rows(rows: int, tile: tuple[int, in
     np.testing.assert_array_equal(arrays["out"], pf.interpret(nest, inputs)["out"])
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(16, 96), (13, 100)])
+def test_tiles_may_ask_for_columns_further_on(rows: int, columns: int) -> None:
+    """Of a factor whose rows lie as they are whole tiles ask for those of two tiles later; the result is the same."""
+    nest = product(rows, columns, 24, "float64")
+    plain = tiled(nest, 8, 32).microkernel("mac", "k")
+    s = plain.prefetch("mac", "B", "j", by=2)
+    inputs = draw(nest)
+    found = [pf.compile(nest, target="cpu", schedule=one) for one in (plain, s)]
+    assert ["tile_mac_columns_ahead(" in net.source for net in found] == [False, True]
+    asked = next(x for x in in_one_line(found[1].source).splitlines() if "tile_mac_columns_ahead(" in x)
+    assert asked.endswith(", further=64)")
+    for net in found:
+        np.testing.assert_array_equal(net(**inputs), pf.interpret(nest, inputs)["out"])
+    arrays = memory(nest, s.nest, s.tree, inputs, {})
+    run_plain(s.nest, s.tree, arrays, {}, seed=1)
+    np.testing.assert_array_equal(arrays["out"], pf.interpret(nest, inputs)["out"])
+
+
 @pytest.mark.parametrize(("rows", "share"), [(16, 16), (20, 16), (24, 11), (7, 32)])
 def test_tiles_may_ask_for_the_next_block_of_steps(rows: int, share: int) -> None:
     """Whole tiles ask for all of it together: 32 columns in two, with a third that is cut short or without."""
@@ -373,7 +391,7 @@ def test_what_asking_ahead_needs_is_said() -> None:
     with pytest.raises(
         InvalidSchedule, match="by=2; the tiles of a microkernel prefetch the next panel, by=1"
     ):
-        s.prefetch("mac", "B", "j", by=2)
+        s.pack("B", "mac", panel=(1, 32)).prefetch("mac", "B_panels", "j", by=2)
 
 
 def refused(schedule: pf.Schedule, loop: str = "k") -> str:

@@ -67,6 +67,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "tile_mac": plain_tile,
         "tile_mac_ahead": plain_tile_ahead,
         "tile_mac_rows_ahead": plain_tile_rows_ahead,
+        "tile_mac_columns_ahead": plain_tile_columns_ahead,
         "tile_mac_cut": plain_cut_tile,
         "tile_mac_slanted": plain_slanted_tile,
         "tile_mac_windows": plain_windows,
@@ -240,6 +241,12 @@ def plain_tile_rows_ahead(
     assert share * part < tile.rows
     assert all(0 <= index <= size + steps for index, size in zip(following, a.shape, strict=True))
     assert following != operands["a_at"]
+    plain_tile(tile, **operands)
+
+
+def plain_tile_columns_ahead(tile: TileSpec, further: int, **operands: Any) -> None:
+    """The same, asking for what lies so many numbers further on in each row of b."""
+    assert further % tile.columns == 0 < further
     plain_tile(tile, **operands)
 
 

@@ -61,7 +61,7 @@ INTRINSICS = (
     *("VectorRow", "RowElement", "short_row", ROWS_ABREAST),
     # tiles in registers
     *("TileSpec", "tile_zero", "tile_first", "row_mac", "row_mac_windows"),
-    *("tile_mac", "tile_mac_ahead", "tile_mac_rows_ahead", "tile_mac_cut"),
+    *("tile_mac", "tile_mac_ahead", "tile_mac_rows_ahead", "tile_mac_columns_ahead", "tile_mac_cut"),
     *("tile_mac_slanted", "tile_mac_windows", "tile_dot"),
     *(TILE_LIKE, STORE_TRANSPOSED, LOAD_TRANSPOSED),
 )

@@ -255,7 +255,8 @@ CPU_PATTERNS = (
     LoopPattern(
         "tile_mac",
         _product(lambda tile, p: one_loop_of_steps(tile, p.around[:-1], p.facts)),
-        "a tile of a product, sums in registers: tile_mac, tile_mac_ahead, tile_mac_rows_ahead, tile_mac_cut",
+        "a tile of a product, sums in registers: tile_mac, tile_mac_ahead, tile_mac_rows_ahead, "
+        "tile_mac_columns_ahead, tile_mac_cut",
     ),
     LoopPattern(
         "tile_mac_slanted",

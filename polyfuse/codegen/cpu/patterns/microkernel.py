@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_spec import TileSpec
 from polyfuse.codegen.cpu.patterns.calls import of_tile
-from polyfuse.codegen.cpu.patterns.prefetch_panel import asked_ahead
+from polyfuse.codegen.cpu.patterns.prefetch_panel import asked_ahead, asked_further_on
 from polyfuse.codegen.looptree.index import binary, is_number, mentions
 from polyfuse.codegen.looptree.joint_values import Facts
 from polyfuse.codegen.looptree.nodes import For
@@ -19,7 +19,7 @@ OPERANDS = ("y", "y_at", "y_row", "a", "a_at", "a_row", "a_step", "b", "b_at", "
 
 
 def one_loop_of_steps(tile: ProductLoops, around: Sequence[For], facts: Facts) -> ast.Call | None:
-    """`tile_mac`, `tile_mac_ahead`, `tile_mac_rows_ahead` or `tile_mac_cut`; None if the loops are not of that form.
+    """`tile_mac`, one of it that asks for memory ahead, or `tile_mac_cut`; None if the loops are not of that form.
 
     for k: for r: for c: y[r, c] += a[r, k] * b[k, c]   ->   for r < 8, c < 32 in all:
 
@@ -28,6 +28,7 @@ def one_loop_of_steps(tile: ProductLoops, around: Sequence[For], facts: Facts) -
     where r < min(8, 21 - 8*i)       ->   tile_mac_cut(TileSpec(rows=8, columns=32, last_rows=5, last_columns=32), …)
     that asks for a next panel       ->   tile_mac_ahead(…, steps=n, following=(j + 1, 0, 0), part=i, share=4)
     … of the rows' factor            ->   tile_mac_rows_ahead(…, steps=n, following=(i + 1, 0, 0), part=j, share=4)
+    … of the columns two tiles on    ->   tile_mac_columns_ahead(…, steps=n, further=64)
 
     `around` are the loops outside, outermost first, and `facts` what is known of their variables.
     """
@@ -55,6 +56,9 @@ def one_loop_of_steps(tile: ProductLoops, around: Sequence[For], facts: Facts) -
     # a tile that is cut short is one of the last: the others have asked
     of_rows = bool(top.ahead) and top.ahead[0][0].array == tile.left.array != tile.right.array
     panels, width = (tile.left, most_rows) if of_rows else (tile.right, most_columns)
+    further = None if of_rows else asked_further_on(top, corner(panels, first), first)
+    if further is not None:
+        return of_tile("tile_mac_columns_ahead", TileSpec(*most), **passed, further=ast.Constant(further))
     asked = asked_ahead(top, around, facts, corner(panels, first), first, width)
     if asked is None:
         return of_tile("tile_mac", TileSpec(*most), **passed)

@@ -61,6 +61,12 @@ ALIASED = 1.5
 1024 x 1024 weights by 16 samples with momentum, rows of 4 KiB, an L1 of 12 ways, tiles of 8 x 32 took 0.33 ms, 12 x 32
 0.64, 14 x 32 0.68, 28 x 16 0.76 and 29 x 16 1.57 (one core of a Zen 5, 16 lines in a set to 58)."""
 
+CROWDED = 6.5
+"""Cycles of each line of sums that comes again from L2 for another block of steps, where sums and rows of b crowd into
+few sets of L1: 16 x 1024 sums over 1024 steps, rows of 4 KiB, in blocks of 8 steps took 340 to 400 µs in tiles of 16 x
+16 (24 lines in a set) and 180 to 240 in 6 x 64 and 4 x 64 (14 and 12); over 2048 x 2048 1840 and 1030 to 1170; with
+rows of 4160 bytes 235 and 260 to 300 (one core of a Zen 5 with an L1 of 12 ways)."""
+
 SUMMING = 1.5
 """Cycles in which a tile of dot products adds up the partial sums of one sum and adds them to it: shuffles, additions,
 a load and a store of a row. The next tile's steps begin meanwhile."""
@@ -195,6 +201,11 @@ def follows(task: Task, b: Blocking) -> bool:
     """True if whole rows of b go by as they lie, few at a time: as they are needed they have come from memory."""
     whole = b.width == task.extents.columns and task.right.contiguous
     return whole and not b.pack_right and b.steps * task.extents.window <= STREAMS
+
+
+def asks_further_on(task: Task, b: Blocking) -> bool:
+    """True if tiles ask for what lies further on in the few whole rows of b that go by from behind L2."""
+    return follows(task, b) and task.held > task.l2.size and task.extents.window == 1 and b.columns < b.width
 
 
 def _far(operand: Operand) -> float:
@@ -343,7 +354,19 @@ def carrying(task: Task, b: Blocking) -> float:
     if held > task.l2.size:
         in_pieces = b.columns < b.width < e.columns
         exposed = task.machine.exposed.sums * (task.machine.exposed.pieces if in_pieces else 1.0)
-    return exposed * (e.batches // alike) * 2.0 * size * blocks / task.rate(held)
+    crowding = CROWDED * task.machine.cycle * size / LINE if _sums_crowd(task, b) else 0.0
+    return (e.batches // alike) * blocks * (exposed * 2.0 * size / task.rate(held) + crowding)
+
+
+def _sums_crowd(task: Task, b: Blocking) -> bool:
+    """True if a tile's sums and the rows of b beside them, as they lie, are too many for a set of L1."""
+    if task.results is None:
+        return False
+    row = b.columns * task.itemsize
+    lines = _in_a_set(b.rows, row, task.results.stride)
+    if not b.pack_right and task.right.contiguous:
+        lines += _in_a_set(b.steps * task.extents.window, row, task.right.stride)
+    return lines > ALIASED * _ways(task)
 
 
 def beginning(task: Task, b: Blocking) -> float:

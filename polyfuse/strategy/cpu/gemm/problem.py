@@ -273,11 +273,11 @@ class Question:
         if p.rows not in axes:
             return None
         least = e.batches * e.rows * e.columns * tensor.itemsize
-        factors = {p.left.access.tensor, p.right.access.tensor}
-        used = {a.tensor for name in self.kernel for a in nest.statement(name).accesses} - factors
-        inside = frozenset(self.kernel)
-        seen = (t for t in used if not is_internal(self.counts, t, inside))
-        count = sum(self.counts.tensor_bytes(t) >= least for t in seen)
+        used = {a.tensor for name in self.kernel for a in nest.statement(name).accesses}
+        used &= {t.name for t in self.counts.nest.tensors}  # no panels
+        used -= {p.left.access.tensor, p.right.access.tensor}
+        outside = [t for t in used if not is_internal(self.counts, t, frozenset(self.kernel))]
+        count = sum(self.counts.tensor_bytes(t) >= least for t in outside)
         return Results(self._strides(tensor)[axes[p.rows] + 1], count)
 
     def _turns(self) -> int:

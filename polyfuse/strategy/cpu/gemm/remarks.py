@@ -6,7 +6,7 @@ from math import ceil
 
 from polyfuse.machine.levels import bytes_text
 from polyfuse.measure import duration
-from polyfuse.strategy.cpu.gemm.block_cost import packing
+from polyfuse.strategy.cpu.gemm.block_cost import asks_further_on, packing
 from polyfuse.strategy.cpu.gemm.blocks import Blocking, Operand, Task
 
 
@@ -41,6 +41,9 @@ def sentences(task: Task, b: Blocking, names: tuple[str, str, str], often: float
     if task.asks(b):
         following = f"{b.columns} columns" if blocks == 1 else f"{b.steps} steps"
         lines.append(f"each tile asks for its share of the next {following} of {task.right.tensor}")
+    if asks_further_on(task, b):
+        tiles = b.further_on(task.itemsize)
+        lines.append(f"each tile asks for {task.right.tensor} of the tile {tiles} further on")
     if task.asks_rows(b):
         lines.append(f"each tile asks for its share of the next {b.rows} rows of {task.left.tensor}")
     lines.append(_packed_sentence(task, b, block))

@@ -26,6 +26,7 @@ from polyfuse.strategy.cost.kernel_model import Kernel, internal
 from polyfuse.strategy.cost.load_balance import Share
 from polyfuse.strategy.cpu.depthwise import summed_in_rows, sums_along_memory
 from polyfuse.strategy.cpu.gemm.batches_along_lines import along_lines
+from polyfuse.strategy.cpu.gemm.block_cost import asks_further_on
 from polyfuse.strategy.cpu.gemm.blocking import blockings
 from polyfuse.strategy.cpu.gemm.blocks import Blocking, Task
 from polyfuse.strategy.cpu.gemm.operand_packing import (
@@ -311,6 +312,9 @@ class _Blocks:
         if ahead is not None:
             panels = (r.tensor for r in schedule.nest.statement(name).reads if stride(r, p.columns))
             schedule = schedule.prefetch(name, next(panels), ahead)
+        elif asks_further_on(task, b):
+            right = p.right.access.tensor
+            schedule = schedule.prefetch(name, right, columns[0], b.further_on(task.itemsize))
         elif task.asks_rows(b):
             panels = (r.tensor for r in schedule.nest.statement(name).reads if stride(r, p.rows))
             schedule = schedule.prefetch(name, next(panels), rows)

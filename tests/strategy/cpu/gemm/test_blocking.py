@@ -7,9 +7,17 @@ from dataclasses import replace
 import pytest
 
 from polyfuse.machine import KiB, Machine, MiB, cpu
-from polyfuse.strategy.cpu.gemm.block_cost import STREAMS, arithmetic, packing, seconds
+from polyfuse.strategy.cpu.gemm.block_cost import (
+    STREAMS,
+    arithmetic,
+    asks_further_on,
+    carrying,
+    leaving,
+    packing,
+    seconds,
+)
 from polyfuse.strategy.cpu.gemm.blocking import blocking, choices, step_blocks
-from polyfuse.strategy.cpu.gemm.blocks import Blocking, Extents, Operand, Task
+from polyfuse.strategy.cpu.gemm.blocks import Blocking, Extents, Operand, Results, Task
 from polyfuse.strategy.cpu.gemm.remarks import sentences
 
 AVX512 = Machine.preset("zen5")
@@ -263,6 +271,40 @@ def test_rows_of_pixels_go_through_a_block_of_weights_that_l2_does_not_hold(
     held = 4 * channels * (9 * channels + 2 * side * side)
     asked = Task(extents, left, right, 4, AVX2, across=True, held=held)
     assert chosen(asked).inside == inside
+
+
+def test_results_that_crowd_into_few_sets_of_l1_cost_their_lines() -> None:
+    """A gradient of 1024 x 1024 weights by 16 samples, and two tensors in its place: rows of 4 KiB, or a line more."""
+    crowded = replace(task(1024, 1024, 16), held=32 * MiB, results=Results(4096, 2))
+    spread = replace(crowded, results=Results(4096 + 64, 2))
+    tall, low = (Blocking(rows, 32, 16, 1024, False, False) for rows in (14, 8))
+    assert leaving(crowded, low) == leaving(spread, tall) == leaving(spread, low) == 0.0
+    assert leaving(crowded, tall) > arithmetic(crowded, tall)
+    assert chosen(crowded).rows * 2 <= 18
+    small = replace(task(64, 64, 16), results=Results(256, 2))
+    assert leaving(small, replace(tall, width=64)) == 0.0
+
+
+def test_sums_and_rows_of_b_that_crowd_into_few_sets_come_again_for_each_block() -> None:
+    """16 x 1024 sums in blocks of 8 steps: 24 lines in a set of 12 in tiles of 16 rows, 16 in tiles of 8."""
+    t = replace(task(16, 1024, 1024), held=16 * MiB, results=Results(4096, 1))
+    spread = replace(t, results=Results(4096 + 64, 1))
+    tall, low = Blocking(16, 16, 8, 1024, False, False), Blocking(8, 32, 8, 1024, False, False)
+    assert carrying(t, tall) > 2 * carrying(spread, tall)
+    assert carrying(t, low) == carrying(spread, low)
+
+
+def test_rows_that_go_by_as_they_lie_are_asked_for_further_on() -> None:
+    """Few rows of weights behind L2, whole, in more than one tile; a call that L2 holds needs nothing."""
+    t = replace(task(8, 1024, 1024), held=16 * MiB)
+    b = Blocking(8, 32, 8, 1024, False, False)
+    assert asks_further_on(t, b)
+    assert "each tile asks for w of the tile 8 further on" in sentences(
+        t, replace(b, seconds=1e-3), ("i", "j", "k")
+    )
+    assert not asks_further_on(replace(t, held=MiB // 2), b)
+    assert not asks_further_on(t, replace(b, steps=2 * STREAMS))
+    assert not asks_further_on(t, replace(b, pack_right=True))
 
 
 @MACHINES

@@ -8,8 +8,8 @@ loads one row of b, and the sums are stored once. A pass through the loop is two
 order of k, one fused multiply-add a step, as the loops would with contraction on.
 
 A tile may ask for numbers that later ones need (tile_mac_ahead for b, tile_mac_rows_ahead for a), some bytes with each
-step, so that they come from memory while it computes. Asking reads nothing: what lies behind an array's end may be
-asked for.
+step, so that they come from memory while it computes; or with each row of b for what lies further on in that row
+(tile_mac_columns_ahead). Asking reads nothing: what lies behind an array's end may be asked for.
 """
 
 from __future__ import annotations
@@ -146,6 +146,37 @@ def tile_mac_rows_ahead(
     return kinds, _asking(tile.spec, 4, share.literal_value)
 
 
+@intrinsic(prefer_literal=True)
+def tile_mac_columns_ahead(
+    typingctx: Any,
+    tile: Any,
+    y: Any,
+    y_at: Any,
+    y_row: Any,
+    a: Any,
+    a_at: Any,
+    a_row: Any,
+    a_step: Any,
+    b: Any,
+    b_at: Any,
+    b_step: Any,
+    steps: Any,
+    further: Any,
+) -> Any:
+    """`tile_mac` that asks in each row of b for as many numbers as it reads, `further` numbers on, a literal."""
+    operands = (y, y_at, y_row, a, a_at, a_row, a_step, b, b_at, b_step)
+    if not isinstance(tile, TileSpecType) or not are_literals(y_row, a_row, a_step, b_step, further):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        made = Tile(builder, sig.args[1].dtype, tile.spec.rows, tile.spec.columns)
+        made.further = further.literal_value * made.itemsize
+        emit_product(made, context, sig.args[1:], args[1:])
+        return context.get_dummy_value()
+
+    return types.void(tile, *operands, types.int64, further), codegen
+
+
 def _asking(spec: TileSpec, operand: int, share: int) -> Callable[[Any, Any, Any, Any], Any]:
     """The code for a product of such a tile that asks for numbers of one argument, so many with each step."""
 
@@ -230,6 +261,7 @@ class Tile:
     ) -> None:
         self.builder, self.cut = builder, cut
         self.ahead: Ahead | None = None
+        self.further = 0  # bytes from what a step reads of b to what it asks for; 0: nothing
         self.element = ir.FloatType() if dtype == types.float32 else ir.DoubleType()
         self.itemsize = dtype.bitwidth // 8
         whole = padded(columns, self.itemsize)
@@ -294,6 +326,9 @@ class Tile:
     def _step(self, held: Any, left: Any, right: Any, row_strides: list[Any]) -> Any:
         """One step: a row of b, and for each row of the tile one number of a, broadcast."""
         builder = self.builder
+        if self.further:
+            place = plus(builder, right, self.further)
+            ask_for(builder, place, self.vectors * self.bytes, READ, NEAREST_CACHE)
         loaded = [self.load(plus(builder, right, v * self.bytes), v) for v in range(self.vectors)]
         new, address = [], left
         for r in range(self.rows):
