@@ -11,6 +11,7 @@ from polyfuse import nn
 from polyfuse.strategy.pipeline import plan_for
 from polyfuse.strategy.rewrites.reductions.dense_sums import (
     PASS,
+    begun_by_others,
     pooled,
     summed_over_batches,
     with_dense_sums,
@@ -71,3 +72,19 @@ def test_a_convolution_that_a_sum_over_all_images_reads_is_in_tiles() -> None:
     np.testing.assert_allclose(pf.interpret(made, [data])["out"], expected, rtol=1e-4, atol=1e-5)
     of_an_image = pf.lower(nn.relu(y - nn.reshape(nn.mean(y, (2, 3)), (3, 32, 1, 1))))
     assert summed_over_batches(of_an_image) == ()
+
+
+def test_a_convolution_that_adds_to_what_others_began_is_in_tiles() -> None:
+    """The gradient of what both branches of a residual block read: one branch's, to which the convolution adds its."""
+    x = nn.relu(nn.input("x", (2, 16, 6, 6)))
+    w = weights(16, 16, 3, 3)
+    nest = pf.vjp(pf.lower(nn.relu(x + nn.conv2d(x, w, padding=1))), wrt=("x",))
+    (name,) = begun_by_others(nest)
+    assert begun_by_others(pf.lower(nn.relu(nn.conv2d(x, w, padding=1)))) == ()
+    plan = plan_for(nest, ONE)
+    assert "microkernel" in {loop.bind for loop in plan.schedule.loops(name)}
+    assert any("begins as others left it" in str(remark) for remark in plan.log)
+    net = pf.compile(nest, target="cpu", machine=ONE)
+    data = weights(2, 16, 6, 6), weights(2, 16, 6, 6) + 1
+    (expected,) = pf.interpret(nest, [*data]).values()
+    np.testing.assert_allclose(net(*data), expected, rtol=1e-4, atol=1e-4)

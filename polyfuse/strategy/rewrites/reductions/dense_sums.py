@@ -13,8 +13,12 @@ is stored once, and not for every value.
 
     y[n, f, p] += w[f, c] * a[n, c, p];  m[f] += y[n, f, p]   ->   s[n, f, p] += …;  y = s;  m[f] += y[n, f, p]
 
-So does a convolution whose results a sum over all images reads, as the statistics of batch norm in training are: they
-have to be in memory, and a tile's sums have a buffer only where nothing else sees them.
+    a = d;  a[n, f, p] += w[g, f] * y[n, g, p]   ->   a = d;  s = a;  s[n, f, p] += …;  a = s
+
+So does one that adds to what others began, as the gradient of what both branches of a residual block read: for 256
+channels of 4 x 4, four images, 9.8 ms without tiles and 1.9 with (one Zen 5 core). And so does a convolution whose
+results a sum over all images reads, as the statistics of batch norm in training are: they have to be in memory, and a
+tile's sums have a buffer only where nothing else sees them.
 """
 
 from __future__ import annotations
@@ -43,12 +47,13 @@ def with_dense_sums(
     """The nest with such products summed apart where that is cheaper, and a sentence on each."""
     said: list[Remark] = []
     spread: dict[str, None] = {}
-    whole = summed_over_batches(nest)
-    for name in (*pooled(nest), *whole):
+    whole, begun = summed_over_batches(nest), begun_by_others(nest)
+    for name in dict.fromkeys((*pooled(nest), *whole, *begun)):
         made = own_sums(nest, name) if choose.asks(PASS, (name,)) else None
         if made is not None:
             sums, target = (one.statement(name).write.tensor for one in (made, nest))
             why = " for a sum over all of it" if name in whole else ""
+            why = " and begins as others left it" if name in begun else why
             line = (
                 f"{name} reduces in {sums}, which is then stored in {target}{why}: columns lie across that."
             )
@@ -107,6 +112,17 @@ def summed_over_batches(nest: Nest) -> tuple[str, ...]:
             _drops(r, target.name, batches) for r in nest.readers(target.name)
         ):
             found.append(s.name)
+    return tuple(found)
+
+
+def begun_by_others(nest: Nest) -> tuple[str, ...]:
+    """The products across memory that add to values which other statements compute."""
+    found = []
+    for product in (p for s in nest.statements for p in products_of(nest, s.name)[:1] if p.across):
+        target = nest.statement(product.statement).write.tensor
+        others = (s for s in nest.writers(target) if s.name != product.statement)
+        if any(s.reads for s in others):
+            found.append(product.statement)
     return tuple(found)
 
 
