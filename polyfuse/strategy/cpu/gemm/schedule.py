@@ -312,7 +312,7 @@ class _Blocks:
         if ahead is not None:
             panels = (r.tensor for r in schedule.nest.statement(name).reads if stride(r, p.columns))
             schedule = schedule.prefetch(name, next(panels), ahead)
-        elif asks_further_on(task, b):
+        elif columns and asks_further_on(task, b):
             right = p.right.access.tensor
             schedule = schedule.prefetch(name, right, columns[0], b.further_on(task.itemsize))
         elif task.asks_rows(b):
