@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from polyfuse.errors import BadArgument
 from polyfuse.frontend.torch.decompositions import decompositions
+from polyfuse.torch.boxed import boxed
 from polyfuse.torch.inductor import with_inductor
 from polyfuse.torch.known import fold
 from polyfuse.torch.options import Options
@@ -94,10 +94,7 @@ def weights_of(module: torch.fx.GraphModule) -> tuple[bool, ...]:
 
 def _compiler(kind: str, options: Options, record: Record, weights: tuple[bool, ...]) -> Callable[..., Any]:
     def compile_graph(module: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-        boxed: Callable[..., Any] = make_boxed_func(
-            compiled_graph(module, kind, options, record, weights).forward
-        )
-        return boxed
+        return boxed(compiled_graph(module, kind, options, record, weights))
 
     return compile_graph
 

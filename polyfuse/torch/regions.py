@@ -100,8 +100,8 @@ def _of_computed_rows(node: torch.fx.Node, refused: Mapping[torch.fx.Node, Refus
 
 
 def _is_shown(node: torch.fx.Node) -> bool:
-    """Whether a node shows elements of another one."""
-    return node.op == "call_function" and node.target is not operator.getitem and not computes(node)
+    """Whether a node shows elements of another one, or picks one of several views."""
+    return node.op == "call_function" and not computes(node)
 
 
 class _Supported(OperatorSupportBase):
@@ -160,10 +160,7 @@ def computes(node: torch.fx.Node) -> bool:
 
 
 def trimmed(nodes: Iterable[torch.fx.Node]) -> list[torch.fx.Node]:
-    """The views at a region's start that torch makes without a copy: of what it is given, and read outside alone.
-
-    Views of integers too that the region reads: row numbers are inputs of a nest, so that a call can check them.
-    """
+    """The views at a region's start that torch makes without a copy: of what it is given, and read outside alone."""
     inside, gone = set(nodes), list[torch.fx.Node]()
     changed = True
     while changed:
@@ -171,13 +168,8 @@ def trimmed(nodes: Iterable[torch.fx.Node]) -> list[torch.fx.Node]:
         for node in sorted(inside):
             given = all(operand not in inside for operand in node.all_input_nodes)
             unread = all(user not in inside for user in node.users)
-            if not computes(node) and given and (unread or _is_of_integers(node)):
+            if not computes(node) and given and unread:
                 inside.discard(node)
                 gone.append(node)
                 changed = True
     return gone
-
-
-def _is_of_integers(node: torch.fx.Node) -> bool:
-    meta = node.meta.get("val")
-    return isinstance(meta, torch.Tensor) and meta.dtype in (torch.int32, torch.int64)

@@ -12,6 +12,7 @@ import polyfuse as pf
 torch = pytest.importorskip("torch")
 
 from polyfuse.torch import backend, explain  # noqa: E402  # needs torch
+from polyfuse.torch.boxed import boxed  # noqa: E402
 from polyfuse.torch.record import Record  # noqa: E402
 
 
@@ -47,6 +48,66 @@ def test_inference_at_several_batches() -> None:
     assert len(region.compiled) == 1
     assert [str(one) for one in region.compiled[0].nest.inputs if one.shape[-1] == 8][-1].endswith(", 8]")
     assert not region.remarks
+
+
+def test_a_graph_of_one_region_calls_it_with_what_it_takes_and_picks_what_leaves() -> None:
+    """And not as torch.fx prints it, which passes hundreds of weights twice."""
+    table = torch.randn(3, 4)
+
+    def f(x, y):
+        chosen = torch.nn.functional.embedding(torch.tensor([2, 0]), table)
+        total, product = x + y, x @ chosen.T
+        return product, total * 2, total
+
+    x, y = torch.randn(5, 4), torch.randn(5, 4)
+    record = Record()
+    with torch.no_grad():
+        fast = compiled(f, record)
+        for _ in range(2):
+            for ours, theirs in zip(fast(x, y), f(x, y), strict=True):
+                assert torch.allclose(ours, theirs, atol=1e-5)
+    (graph,) = record.graphs
+    assert len(graph.regions) == 1
+
+    class Doubled(torch.nn.Module):
+        def forward(self, x):
+            return (x * 2,)
+
+    def region(args, passes):
+        made = torch.fx.Graph()
+        given = [made.placeholder(name) for name in args]
+        called = made.call_module("region", tuple(given[at] for at in passes))
+        made.output((called,))
+        return torch.fx.GraphModule({"region": Doubled()}, made)
+
+    run = boxed(region("abc", [1]))
+    assert run._boxed_call
+    assert torch.equal(run([x, y, x])[0][0], y * 2), "what is no region of ours is called as it is printed"
+
+
+@pytest.mark.parametrize("kind", ["rows", "split"])
+def test_row_numbers_that_are_views_of_an_argument_are_read_in_the_region(kind: str) -> None:
+    tables = torch.randn(9, 4), torch.randn(3, 4)
+
+    def f(numbers):
+        first, second = numbers.unbind(1) if kind == "rows" else (one[:, 0] for one in numbers.split(1, 1))
+        return torch.nn.functional.embedding(first, tables[0]) * torch.nn.functional.embedding(
+            second, tables[1]
+        )
+
+    numbers, record = torch.stack([torch.randint(0, rows, (5,)) for rows in (9, 3)], 1), Record()
+    fast = compiled(f, record)
+    assert torch.equal(fast(numbers), f(numbers))
+    (graph,) = record.graphs
+    assert not graph.left
+    (region,) = graph.regions
+    assert not region.failed
+    assert [str(one) for one in region.compiled[0].nest.inputs if one.dtype == "int64"] == [
+        f"input {region.compiled[0].nest.inputs[0].name}: int64[5, 2]"
+    ]
+    numbers[3, 1] = 3
+    with pytest.raises(pf.BadArgument, match=r"\[3, 1\] is 3, expected 0 <= .* < 3"):
+        fast(numbers)
 
 
 @pytest.mark.parametrize("truths", [True, False])
