@@ -182,7 +182,13 @@ def _transposed_store(p: LoopPrinter, loop: For) -> Lines | None:
     found = transposed_store(loop, p.unused)
     if found is None:
         return None
-    lines = p.loop(found.exchanged) if p.has_tiles else p.in_rows(found.loops)
+    columns = found.loops.body
+    if not p.has_tiles:
+        lines = p.in_rows(found.loops)
+    elif isinstance(columns, For) and _short_row(p, columns) is not None:
+        lines = p.loop(found.loops)
+    else:
+        lines = p.loop(found.exchanged)
     return [found.before, *lines, found.after]
 
 

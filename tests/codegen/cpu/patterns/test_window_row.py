@@ -58,6 +58,23 @@ def test_every_border_adds_its_columns_and_touches_no_others(columns: int, apart
         np.testing.assert_array_equal(y, expected)
 
 
+def test_all_columns_of_a_row_are_stored_without_a_mask() -> None:
+    """A masked store of 14 numbers delays loads of the two behind them, which the next row begins with."""
+
+    @numba.njit
+    def row(y: Any, w: Any, x: Any) -> None:
+        row_mac_windows(
+            TileSpec(rows=1, columns=14), y, (0,), w, (0, 0), 0, ((1, 0), (0, 1)),
+            x, (0, 0), 1, ((1, 0), (0, 1)), counts=(2,), lows=(1, 0, 0), highs=(14, 14, 13),
+        )  # fmt: skip
+
+    x, y = np.ones((2, 16)), np.zeros(14)
+    row(y, np.ones((2, 3)), x)
+    np.testing.assert_array_equal(y, [4.0, *[6.0] * 12, 4.0])
+    (code,) = row.inspect_llvm().values()
+    assert "masked.store" not in code
+
+
 def test_an_absent_step_makes_no_nan() -> None:
     """What a border lacks is not multiplied: an infinite weight there, or pixels that are no numbers."""
     row, y = row_of(4, 1), np.zeros(4)

@@ -33,10 +33,13 @@ def drawn(nest: pf.Nest) -> dict[str, Any]:
 
 STORED = [
     "out_tile = tile_like(out, 14, 32)",
-    "for j_in in range(0, 32):",
     "for l_in in range(0, 14):",
-    "z = y[l_in, j_in] + b[j_in]",
-    "out_tile[l_in, j_in] = larger(z, float32(0.0))",
+    "short_row(",
+    "zero_mac_bias_relu_row, float32,",
+    "count=32,",
+    "places=(address(y, (l_in, 0)), address(b, (0,)), address(out_tile, (l_in, 0))),",
+    "numbers=(),",
+    ")",
     "store_transposed(14, 32, out_tile, out, (i, 0, k, 14 * l), 1)",
 ]
 
@@ -44,13 +47,15 @@ STORED = [
 def test_a_tile_is_stored_along_memory() -> None:
     net = pf.compile(convolution(32, 28), target="cpu", machine="zen5")
     lines = [line.strip() for line in net.source.splitlines()]
-    assert lines[lines.index(STORED[0]) :] == STORED
+    found = lines[lines.index(STORED[0]) :]
+    assert [line.replace("_row_2,", "_row,") for line in found] == STORED
 
 
 def test_tiles_that_have_all_rows_are_stored_so_beside_one_that_is_cut_short() -> None:
     net = pf.compile(convolution(32, 32), target="cpu", machine="zen5")
     lines = [line.strip() for line in net.source.splitlines()]
-    assert lines[lines.index(STORED[0]) - 1 :] == [
+    found = lines[lines.index(STORED[0]) - 1 :]
+    assert [line.replace("_row_2,", "_row,") for line in found] == [
         "if 14 <= -14 * l + 32:",
         *STORED,
         "else:",
