@@ -368,7 +368,9 @@ def _finished(
     check_clusters(printed, model)
     times.append(time.perf_counter())
     stages = {name: stop - start for name, (start, stop) in zip(STAGES, pairwise(times), strict=True)}
-    costs = tree_costs(schedule, model) if plan is None else planned_costs(plan.groups, schedule, model)
+    costs = (
+        tree_costs(schedule, model) if plan is None else planned_costs(plan.groups, schedule, model, early)
+    )
     return Compiled(schedule, plan, costs, validation, printed, model, place, stages)
 
 

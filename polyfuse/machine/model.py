@@ -159,6 +159,7 @@ class CpuMachine(Machine):
         functions: What functions cost in additions.
         apart: Cycles of loading a number from a row of numbers that lie apart in memory.
         broadcast: Cycles of loading a number into all lanes, one for each row of a register tile's step.
+        ahead: Instructions that a core begins before the oldest of them is done; 0 if that is not known.
         row: Cycles that a loop over a row takes besides its vectors.
         foresees: True if the hardware prefetchers keep up with rows, so that software prefetching gains nothing.
     """
@@ -175,6 +176,7 @@ class CpuMachine(Machine):
     functions: Functions = FUNCTIONS
     apart: float = 1.0
     broadcast: float = 0.0
+    ahead: int = 0
     row: RowCosts = ZEN.row
 
     @property
@@ -317,6 +319,7 @@ def cpu(
         functions=rates.functions,
         apart=rates.apart,
         broadcast=rates.broadcast,
+        ahead=rates.ahead,
         row=rates.row,
     )
 

@@ -178,7 +178,7 @@ def test_a_sum_of_rounded_numbers_is_not_one_of_them() -> None:
 PADDED = (
     "{ clear[k] : 0 <= k < 10 }: b[k] = 0.0",
     "{ load[k] : 0 <= k < 8 }: b[k] = x[k]",
-    "{ mac[k] : 0 <= k < 10 }: y[0] += b[k] * w[k]",
+    "{ mac[k] : 0 <= k < 10 }: y[0] += w[k] * b[k]",
     "{ last[i] : 0 <= i < 1 }: o[i] = y[0]",
 )
 
@@ -191,7 +191,7 @@ def padded(*texts: str) -> Nest:
     return Nest.of([Tensor(n, (12,), "float32", role) for n, role in shapes.items() if n in used], made)  # type: ignore[arg-type]
 
 
-SOURCE = ("{ mac[k] : 0 <= k < 8 }: y[0] += x[k] * w[k]", PADDED[3])
+SOURCE = ("{ mac[k] : 0 <= k < 8 }: y[0] += w[k] * x[k]", PADDED[3])
 
 
 @pytest.mark.parametrize("factor", ["w[k]", "2"])
@@ -225,9 +225,9 @@ def test_instances_that_touch_nothing_are_refused() -> None:
     """One access of a product is known for the source's instances alone."""
     source, nest = padded(*SOURCE), padded(*PADDED)
     mac = nest.statement("mac")
-    buffer, other = mac.reads
+    other, buffer = mac.reads
     few = replace(other, map=other.map.intersect_domain(isl.Set("{ mac[k] : k < 8 }")))
-    changed = replace(mac, reads=(buffer, few))
+    changed = replace(mac, reads=(few, buffer))
     unknown = replace(nest, statements=tuple(changed if s is mac else s for s in nest.statements))
     with pytest.raises(ValidationFailure, match="they touch nothing"):
         check_copies(source, unknown, pf.Schedule(nest).tree)

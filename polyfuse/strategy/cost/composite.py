@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
 from polyfuse.analysis.across_blocks import is_resident
 from polyfuse.analysis.storage import BLOCKS, buffers_of, geometry
+from polyfuse.ir.nest_data import read_tensors
 from polyfuse.ir.scalar import Read
 from polyfuse.ir.tree import SHARED, Loop, Tree, parts, statements
 from polyfuse.ir.tree import loops as loops_of
@@ -20,7 +21,7 @@ from polyfuse.strategy.cost.cpu_loops import Estimator, cost_from
 from polyfuse.strategy.cost.cpu_rows import beside_seconds
 from polyfuse.strategy.cost.doacross_cost import cost_in_turns
 from polyfuse.strategy.cost.factorization_cost import in_tiles, panel_cost, panels_beside
-from polyfuse.strategy.cost.kernel_model import Kernel, band_of, kernel_of
+from polyfuse.strategy.cost.kernel_model import Kernel, band_of, is_internal, kernel_of
 from polyfuse.strategy.cost.load_balance import cores_at_work
 from polyfuse.strategy.cost.parallel_regions import joined_kernels, region_cost
 from polyfuse.strategy.cost.persistent_kernel import resident_cost, with_meetings
@@ -140,13 +141,50 @@ def schedule_costs(schedule: Schedule, machine: Machine) -> tuple[KernelCost, ..
     return tuple(finished_cost(counts, part, machine) for part in parts(schedule.tree))
 
 
-def planned_costs(groups: tuple[Group, ...], schedule: Schedule, machine: Machine) -> tuple[KernelCost, ...]:
-    """The plan's expected cost of each kernel, with the grid barriers of the synchronised schedule."""
-    if not isinstance(machine, GpuMachine):
-        return tuple(group.cost for group in groups)
+def planned_costs(
+    groups: tuple[Group, ...], schedule: Schedule, machine: Machine, early: Sequence[bool]
+) -> tuple[KernelCost, ...]:
+    """The plan's expected cost of each kernel, of which the `early` ones run once for all calls.
+
+    On a GPU with the grid barriers of the synchronised schedule; on a CPU with what a kernel finds in a near cache.
+    """
     counts = Counts(schedule.nest)
+    if not isinstance(machine, GpuMachine):
+        assert isinstance(machine, CpuMachine)
+        return tuple(_as_left(counts, groups, early, machine))
     kernels = zip(groups, parts(schedule.tree), strict=True)
     return tuple(with_meetings(group.cost, counts, kernel, machine) for group, kernel in kernels)
+
+
+def _as_left(
+    counts: Counts, groups: tuple[Group, ...], early: Sequence[bool], machine: CpuMachine
+) -> Iterator[KernelCost]:
+    """The costs of kernels in order, each with what it reads from the cache where others have just left it.
+
+    The search, which has them in no order yet, prices each as if all bytes of a call went by before it. Means of 128 x
+    14 x 14 sums, which the kernel before writes, took 0.56 µs beside 18 MB of others; 1.05 were expected, and 0.64 with
+    these 100 KB in L2 (one Zen 5 core).
+    """
+    far = machine.level(counts.total_bytes)
+    before: list[frozenset[str]] = []
+    for group, first in zip(groups, early, strict=True):
+        if first:
+            yield group.cost
+            continue
+        steps, names = [counts.nest.statement(name) for name in group.statements], frozenset(group.statements)
+        mine = frozenset(t for s in steps for t in s.tensors if not is_internal(counts, t, names))
+        left, by, saved = mine.intersection(t for s in steps for t in read_tensors(s)), mine, 0.0
+        for others in reversed(before):
+            by |= others
+            near = machine.level(sum(map(counts.tensor_bytes, by)))
+            if near is far or not left:
+                break
+            found = min(sum(map(counts.tensor_bytes, left & others)), group.cost.compulsory)
+            units = group.cost.utilisation * machine.units
+            saved += found / machine.bandwidth(far, units) - found / machine.bandwidth(near, units)
+            left -= others
+        before.append(mine)
+        yield replace(group.cost, memory=max(0.0, group.cost.memory - saved))
 
 
 def roofline_bounds(schedule: Schedule, costs: tuple[KernelCost, ...], machine: Machine) -> tuple[float, ...]:

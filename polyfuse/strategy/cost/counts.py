@@ -136,10 +136,19 @@ class Counts:
 
     @cached_property
     def total_bytes(self) -> int:
-        """The bytes of the caller's tensors, constants and temporaries; of tables, the bytes that are read."""
+        """The bytes that a call goes through: of tables those that are read, of constants none that it does not read.
+
+        w and scale of folded[j, k] = w[j, k] * scale[j], constants that no other statement reads, are of no call.
+        """
         looked_up = {t.gather.table for t in self.nest.tensors if t.gather}
         tables = {name for name in looked_up if not (self.nest.writers(name) or self.nest.readers(name))}
-        return sum(self.tensor_bytes(t.name) for t in self.nest.tensors if t.name not in tables)
+        before = {t.name for t in self.nest.tensors if self.users[t.name] and self._is_read_before(t.name)}
+        return sum(self.tensor_bytes(t.name) for t in self.nest.tensors if t.name not in tables | before)
+
+    def _is_read_before(self, tensor: str) -> bool:
+        """True if only statements touch a tensor that compute from constants alone, which run once for all calls."""
+        written = (self.nest.statement(name).write.tensor for name in self.users[tensor])
+        return self.nest.varying.isdisjoint(written)
 
     def sources(self, name: str, position: int) -> frozenset[str]:
         """The statements whose values one access of a statement finds in its tensor."""
@@ -248,16 +257,24 @@ class Counts:
         return tuple(scale * part for part in along) if max(along) > ALIKE * min(along) else (filled,)
 
     def filled(self, name: str) -> float:
-        """The filled fraction of the box around a statement's instances, by boxes at each value of a dimension."""
+        """The filled fraction of the box around a statement's instances, by boxes at each value of a dimension.
+
+        Dimensions that no constraint relates are filled apart: padded windows 3 x 3 of 4 x 4 pixels, { [k, n, l, p] :
+        0 <= k + n - 1 < 4 and 0 <= l + p - 1 < 4 }, have five sixths of their rows, and five sixths of their columns.
+        """
         domain = self.domains[name]
         if id(domain) not in self._filled:
             if domain.is_empty() or domain.project_out(PARAM, 0, domain.dim(PARAM)).is_box():
                 filled = 1.0
             else:
-                along = (self._boxes_along(name, dimension(domain, d)) for d in range(domain.dim(SET)))
-                filled = min(sum(parts) / len(parts) for parts in along)
+                filled = prod(self._filled_along(name, dims) for dims in independent(domain))
             self._filled[id(domain)] = domain, filled
         return self._filled[id(domain)][1]
+
+    def _filled_along(self, name: str, dims: Iterable[int]) -> float:
+        """The least filled fraction that boxes at the values of one of some dimensions show."""
+        along = (self._boxes_along(name, dimension(self.domains[name], d)) for d in dims)
+        return min(sum(parts) / len(parts) for parts in along)
 
     def _boxes_along(self, name: str, date: isl.PwAff) -> tuple[float, ...]:
         """Boxes around the instances at equally spaced values, as parts of a value's share of the box around all."""
@@ -398,6 +415,24 @@ class Counts:
 
     def _access(self, name: str, position: int) -> Access:
         return self.nest.statement(name).accesses[position]
+
+
+def independent(domain: isl.Set) -> tuple[frozenset[int], ...]:
+    """The dimensions of a set in groups: a constraint of it relates only dimensions of one group.
+
+    >>> independent(isl.Set("{ [i, j, k, l] : 0 <= i, k < 4 and 0 <= j <= i and 0 <= l < 2 }"))
+    (frozenset({0, 1}), frozenset({2}), frozenset({3}))
+
+    Of a union, and where a constraint has a modulus, all are one group.
+    """
+    pieces = domain.coalesce().get_basic_sets()
+    if len(pieces) != 1 or pieces[0].dim(isl.dim_type.div):
+        return (frozenset(range(domain.dim(SET))),)
+    groups = [frozenset({d}) for d in range(domain.dim(SET))]
+    for constraint in pieces[0].get_constraints():
+        met = [group for group in groups if any(constraint.involves_dims(SET, d, 1) for d in group)]
+        groups = [group for group in groups if group not in met] + [frozenset().union(*met)] * bool(met)
+    return tuple(sorted(groups, key=min))
 
 
 def _is_beside(access: Access, other: Access) -> bool:

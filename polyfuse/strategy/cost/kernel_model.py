@@ -166,7 +166,8 @@ def _shares(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop
                 inner *= counts.extent(loop)
         work, lanes = counts.work(name), _lanes(counts, name, own, inner, len(band))
         adds = counts.nest.statement(name).is_reduction
-        lies = *counts.rows(name), counts.named_rows(name), work.instances
+        there = round(work.instances * counts.filled(name))
+        lies = *counts.rows(name), counts.named_rows(name), there
         ends = *counts.long_row(name), counts.cumulates(name), _is_product(counts, name)
         shares.append(Share(name, work.flops, inner, lanes, work.operations, adds, *lies, *ends))
         waits = waits or (inner == 1 and bool(own) and shares[-1].lanes == 1)

@@ -14,7 +14,7 @@ from polyfuse.ir.tree import loops, parts
 from polyfuse.machine import CpuMachine
 from polyfuse.strategy.cost.composite import schedule_costs
 from polyfuse.strategy.cost.counts import Counts
-from polyfuse.strategy.cost.register_tiles import ENTRY, tile_seconds
+from polyfuse.strategy.cost.register_tiles import ENTRY, Step, _tile_cycles, tile_seconds
 
 ZEN5 = replace(CpuMachine.preset("zen5"), units=1)
 
@@ -41,8 +41,29 @@ def test_few_filters_are_few_rows_where_pixels_are_columns() -> None:
 
 def test_a_row_of_one_vector_waits_for_each_of_its_sums() -> None:
     rows, steps = 8 * 16, 9
-    # at the image's border rows have fewer steps
-    assert cycles(convolved(8, 3, groups=8)) == pytest.approx(rows * (4 * steps + ENTRY), rel=0.06)
+    there = (23 / 24) ** 2  # at the image's borders windows lack rows, and columns
+    assert cycles(convolved(8, 3, groups=8)) == pytest.approx(there * rows * (4 * steps + ENTRY))
+
+
+def test_a_core_that_looks_ahead_begins_the_next_short_tiles_meanwhile() -> None:
+    """A tile of nine steps of three instructions each, of which a sum needs four cycles: 27 + 20 instructions."""
+    one, alone = Step(begun=1.0, done=4.0, instructions=3), 4 * 9 + ENTRY
+    assert _tile_cycles(one, 9, ZEN5) == alone
+    assert _tile_cycles(one, 9, replace(ZEN5, ahead=94)) == pytest.approx(alone / 2)
+    assert _tile_cycles(one, 9, replace(ZEN5, ahead=400)) == 9, "no sooner than its instructions begin"
+    assert _tile_cycles(one, 1000, replace(ZEN5, ahead=400)) == 4 * 1000 + ENTRY
+
+
+def test_steps_whose_lines_follow_each_other_wait_for_none() -> None:
+    """Panels of 64 filters of 512 channels are 1.1 MiB, more than L2; of 3 filters, as they lie, lines are apart."""
+    panel, once = cycles(windows(512, 512)), 512 * 4 * 4 * (512 * 9) * (10 / 12) ** 2 / 32
+    assert panel == pytest.approx(once, rel=0.05)
+
+
+def windows(channels: int, filters: int) -> nn.Value:
+    """A convolution of 4 x 4 pixels by 3 x 3 windows."""
+    weight = np.ones((filters, channels, 3, 3), np.float32)
+    return nn.conv2d(nn.input("x", (1, channels, 4, 4)), weight, padding=1)
 
 
 def test_a_kernel_without_tiles_has_no_price_for_them() -> None:
