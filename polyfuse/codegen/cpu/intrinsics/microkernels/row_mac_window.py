@@ -78,9 +78,9 @@ def _from_first_to_last(lows: Any, highs: Any, columns: int) -> bool:
     """
     if not all(isinstance(kind, types.IntegerLiteral) for kind in (*lows, *highs)):
         return False
-    return (
-        min(kind.literal_value for kind in lows) <= 0 and max(kind.literal_value for kind in highs) >= columns
-    )
+    first = min(kind.literal_value for kind in lows)
+    last = max(kind.literal_value for kind in highs)
+    return bool(first <= 0 and columns <= last)
 
 
 @dataclass(frozen=True)
