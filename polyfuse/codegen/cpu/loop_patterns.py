@@ -185,7 +185,7 @@ def _transposed_store(p: LoopPrinter, loop: For) -> Lines | None:
     columns = found.loops.body
     if not p.has_tiles:
         lines = p.in_rows(found.loops)
-    elif isinstance(columns, For) and _short_row(p, columns) is not None:
+    elif found.one_vector and isinstance(columns, For) and _short_row(p, columns) is not None:
         lines = p.loop(found.loops)
     else:
         lines = p.loop(found.exchanged)

@@ -5,8 +5,9 @@ for r < 14: for c < 32: out[i, c, k, 14*l + r] = e
 
 Vectors along r would gather what lies along c, and those along c scatter. 32 images of 16 x 28 x 28 with 32 filters
 of 3 x 3, bias and ReLU took 1.24 ms with gathers and take 1.09, one of 64 x 56 x 56 with 64 filters 1.03 and 0.97, with
-two threads 0.57 and 0.52 (medians, Zen 5). Where c < 32 is a row of whole vectors (short_rows.py), r stays outside: of
-28 x 16 sums LLVM gathers and scatters the exchanged loops, 8.7 µs for 28 of them, and 3.6 as rows (one Zen 5 core).
+two threads 0.57 and 0.52 (medians, Zen 5). Columns of one vector are rows
+(short_rows.py), and r stays outside: LLVM writes out both loops over 28 x 16 sums, and gathers and scatters. 28 such
+tiles took 8.7 µs, and 3.6 as rows (one Zen 5 core).
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ MOST = 128
 
 @dataclass(frozen=True)
 class Transposed:
-    """Loops that keep their results in a tile, and the lines before and after them."""
+    """Loops that keep their results in a tile, the lines before and after them, and whether a row is one vector."""
 
     before: str
     loops: For
     after: str
+    one_vector: bool
 
     @property
     def exchanged(self) -> For:
@@ -70,6 +72,7 @@ def transposed_store(rows: For, unused: Callable[[str], str]) -> Transposed | No
         f"{name} = {TILE_LIKE}({target.array}, {high}, {width})",
         replace(rows, body=inner),
         f"{STORE_TRANSPOSED}({high}, {wide}, {name}, {place})",
+        width * ITEMSIZE[target.dtype] == VECTOR_BYTES,
     )
 
 
