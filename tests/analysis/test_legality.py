@@ -270,6 +270,55 @@ def test_pairs_inside_of_a_kernel_that_another_joins_are_not_asked_for() -> None
     assert ends(pipelines[0]) == [("A", "B"), ("B", "C")]
 
 
+LONGER = pf.Nest.of(
+    [
+        pf.Tensor("x", (8,), "float32", "input"),
+        *(pf.Tensor(name, (8,), "float32", "temporary") for name in ("a", "b", "c")),
+        pf.Tensor("y", (8,), "float32", "output"),
+    ],
+    [
+        pf.statement(f"{{ {name}[i] : 0 <= i < 8 }}", text)
+        for name, text in (
+            ("A", "a[i] = x[i]"),
+            ("B", "b[i] = a[i]"),
+            ("C", "c[i] = b[i]"),
+            ("D", "y[i] = c[i]"),
+        )
+    ],
+)
+"""A; B; C; D, each of which reads what the one before wrote."""
+
+
+def asked(tree: Tree, proven: Tree) -> list[tuple[str, str]]:
+    """The ends of the pairs that are proven of a tree of LONGER, though another one is proven."""
+    return [(p.source, p.sink) for p in unproven(LONGER.dependences(), tree, proven)]
+
+
+def test_a_statement_that_moves_to_a_kernel_behind_two_others_is_asked_for() -> None:
+    """A, B, C, D  ->  A, B, for i: { C; D later }: C is where it was proven, at place 2, and D is not."""
+    proven = LONGER.order
+    tree = pf.Schedule(LONGER).fuse("C", "D", at="i").tree
+    assert isinstance(tree, Sequence)
+    *others, loop = tree.children
+    assert isinstance(loop, Loop)
+    late = tuple((n, d.add_constant_val(isl.Val(n == "D"))) for n, d in loop.dates)
+    assert asked(Sequence((*others, replace(loop, dates=late))), proven) == [("B", "C"), ("C", "D")]
+
+
+def test_statements_of_a_kernel_that_are_not_all_in_their_order_are_asked_for() -> None:
+    """for i: { A; B; C }, D  ->  for i: { A; C; B; D } or for i: { A; for j: B; C; D }"""
+    schedule = pf.Schedule(LONGER).fuse("A", "B", at="i").fuse("A", "C", at="i")
+    whole = schedule.fuse("A", "D", at="i").tree
+    assert isinstance(whole, Loop)
+    assert isinstance(whole.body, Sequence)
+    assert asked(whole, schedule.tree) == [("C", "D")]
+    a, b, c, d = whole.body.children
+    deeper = replace(whole, name="j", dates=tuple(date for date in whole.dates if date[0] == "B"), body=b)
+    for children in ((a, c, b, d), (a, deeper, c, d)):
+        tree = replace(whole, body=Sequence(children))
+        assert asked(tree, schedule.tree) == [("A", "B"), ("B", "C"), ("C", "D")]
+
+
 def test_kernels_in_another_order_are_proven_again() -> None:
     """Of all orders of three kernels that stay as they are, the proof accepts the one that is right."""
     order = CHAIN.order
