@@ -103,7 +103,7 @@ ZEN5 = replace(
     hertz=4.1e9,
     apart=0.2,
     ahead=448,
-    row=RowCosts(entering=2.0, lanes=4.0, apart=0.4, cumulated=0.2),
+    row=RowCosts(entering=2.0, lanes=4.0, apart=0.5, cumulated=0.2),
     functions=Functions(
         division=(3.0, 3.0),
         sqrt=(4.0, 10.0),
@@ -129,7 +129,7 @@ Asking for the next rows, ms with and without: layer norm of 256 x 1024 0.055 an
 depthwise 7 x 7 convolution with stride 2 took 90 µs, with 1 cycle a number 424 are expected. Ahead: AMD's manual; tiles
 of 2 x 32 sums of 8 products with a bias take 26 cycles, 52 one after the other.
 
-Rows: with 2 cycles to enter one, 4 for its lanes, 0.4 for a number stored apart and 0.2 for one of a
+Rows: with 2 cycles to enter one, 4 for its lanes, half a cycle for a number stored apart and 0.2 for one of a
 cumulative sum 119 of 132 kernels of layers are expected within 1.5 x (docs/dev/measurements/2026-11-30-zen5.md), 99
 of 126 with the Xeon's: average pooling of 5 x 5 took 150 µs, the cumulative sum of 256 x 1000 25, attention over 64
 tokens 41."""
