@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import islpy as isl
 import pytest
+import sympy
 
 import polyfuse as pf
 from polyfuse.analysis.copies import check_copies, holds_rounded, rounds
@@ -142,6 +143,15 @@ def test_a_circle_of_copies_holds_nothing_that_is_rounded() -> None:
 def test_what_computes_something_else_is_refused(statements: list[str], why: str) -> None:
     with pytest.raises(ValidationFailure, match=why):
         checked(buffered(*statements))
+
+
+def test_a_body_of_more_parts_is_refused() -> None:
+    """2 x and 2 x x are products of two and of three factors."""
+    two, read = TWICE.body.args
+    more = replace(TWICE, body=sympy.Mul(two, read, read, evaluate=False))
+    source = Nest.of(TENSORS, [TWICE])
+    with pytest.raises(ValidationFailure, match="twice computes another part of twice"):
+        check_copies(source, replace(source, statements=(more,)), pf.Schedule(source).tree)
 
 
 def test_copies_of_copies_are_gone_through_and_clears_before_them_left_out() -> None:
