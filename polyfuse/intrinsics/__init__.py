@@ -46,6 +46,7 @@ from polyfuse.codegen.cpu.intrinsics.reassociated import (
     opaque,
 )
 from polyfuse.codegen.cpu.intrinsics.recurrence_rows import RowElement, rows_abreast
+from polyfuse.codegen.cpu.intrinsics.reduced_row import reduced_row
 from polyfuse.codegen.cpu.intrinsics.row_operation import address, beside, row_of_lanes, row_of_lanes_ahead
 from polyfuse.codegen.cpu.intrinsics.short_row import short_row
 from polyfuse.codegen.cpu.intrinsics.stack_arrays import on_heap, on_stack
@@ -108,6 +109,7 @@ __all__ = [
     "on_stack",
     "opaque",
     "past_line",
+    "reduced_row",
     "row_mac",
     "row_mac_windows",
     "row_of_lanes",

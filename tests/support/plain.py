@@ -80,6 +80,7 @@ def plain_names(seed: int) -> dict[str, Any]:
         "VectorRow": plain_row,
         "RowElement": RowElement,
         "short_row": plain_short_row,
+        "reduced_row": plain_reduced_row,
         "beside": lambda place, array, by: by,
         "rows_abreast": plain_rows_abreast,
         "on_heap": full_of_nan,
@@ -248,6 +249,31 @@ def plain_tile_columns_ahead(tile: TileSpec, further: int, **operands: Any) -> N
     """The same, asking for what lies so many numbers further on in each row of b."""
     assert further % tile.columns == 0 < further
     plain_tile(tile, **operands)
+
+
+def plain_reduced_row(
+    row: Callable[..., None],
+    kind: Callable[[float], Any],
+    count: int,
+    target: tuple[Array, tuple[int, ...]],
+    strides: tuple[int, ...],
+    lows: tuple[int, ...],
+    highs: tuple[int, ...],
+    places: tuple[tuple[tuple[Array, tuple[int, ...]], ...], ...],
+    numbers: tuple[tuple[Any, ...], ...],
+) -> None:
+    """What a reduced row computes, step by step and element by element."""
+
+    def element(place: tuple[Array, tuple[int, ...]], further: int) -> Array:
+        array, (*outer, last) = place
+        assert 0 <= last + further < array.shape[-1]
+        return array[(*outer, slice(last + further, last + further + 1))]
+
+    for low, high, read, still in zip(lows, highs, places, numbers, strict=True):
+        assert 0 <= low < high <= count
+        for c in range(low, high):
+            reads = (element(place, stride * c) for place, stride in zip(read, strides, strict=True))
+            row(element(target, c), *reads, *map(kind, still))
 
 
 def plain_zeros(tile: TileSpec, y: Array, y_at: tuple[int, ...], y_row: int) -> None:

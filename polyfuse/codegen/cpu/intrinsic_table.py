@@ -58,7 +58,7 @@ INTRINSICS = (
     *(OPAQUE, WHOLE, INTERLEAVE),
     # rows of numbers
     *ROW_OPERATIONS,
-    *("VectorRow", "RowElement", "short_row", ROWS_ABREAST),
+    *("VectorRow", "RowElement", "short_row", "reduced_row", ROWS_ABREAST),
     # tiles in registers
     *("TileSpec", "tile_zero", "tile_first", "row_mac", "row_mac_windows"),
     *("tile_mac", "tile_mac_ahead", "tile_mac_rows_ahead", "tile_mac_columns_ahead", "tile_mac_cut"),

@@ -24,6 +24,7 @@ from polyfuse.codegen.cpu.patterns.microkernel import one_loop_of_steps
 from polyfuse.codegen.cpu.patterns.no_unroll import rows_not_written_out
 from polyfuse.codegen.cpu.patterns.nontemporal_stores import streams_inside
 from polyfuse.codegen.cpu.patterns.outer_loop_vectorize import rows_abreast
+from polyfuse.codegen.cpu.patterns.reduced_row import reduced_row_call
 from polyfuse.codegen.cpu.patterns.scalar_promotion import Gathered, gathered
 from polyfuse.codegen.cpu.patterns.short_rows import short_row_call
 from polyfuse.codegen.cpu.patterns.stencil_row import reads_several, stencil_row, two_rows
@@ -202,6 +203,10 @@ def _sum_in_register(p: LoopPrinter, loop: For) -> Lines | None:
     return None if held is None else p.held_in_registers(loop, held)
 
 
+def _reduced_row(p: LoopPrinter, loop: For) -> Lines | None:
+    return _line(reduced_row_call(loop, p.around[:-1], p.place, p.vector_row))
+
+
 def _short_row(p: LoopPrinter, loop: For) -> Lines | None:
     if loop.bind != "vector":
         return None
@@ -296,6 +301,7 @@ CPU_PATTERNS = (
     ),
     LoopPattern("row_by_row", _row_by_row, "results that lie apart, stored in the order of memory"),
     # loops on vector lanes
+    LoopPattern("reduced_row", _reduced_row, "a short row that a few steps reduce, in registers meanwhile"),
     LoopPattern("sum_in_register", _sum_in_register, "what a loop reduces into is a variable meanwhile"),
     LoopPattern(
         "short_row", _short_row, "a few whole vectors instead of the scalars that LLVM would write out"

@@ -28,7 +28,7 @@ from polyfuse.codegen.cpu.intrinsics.extrema import EXTREMA
 from polyfuse.codegen.cpu.intrinsics.microkernels.tile_mac import VECTOR_BYTES
 from polyfuse.codegen.cpu.intrinsics.vector_expression import are_on_vectors
 from polyfuse.codegen.cpu.patterns.calls import named
-from polyfuse.codegen.cpu.patterns.vector_rows import Define
+from polyfuse.codegen.cpu.patterns.vector_rows import Define, assigned, in_whole_vectors, stored
 from polyfuse.codegen.looptree.body_source import PRELUDE, Values, own_name
 from polyfuse.codegen.looptree.index import binary
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Node, Store, stores_in
@@ -66,7 +66,7 @@ def short_row_call(
     least, most = (LEAST_ALONE, MOST_ALONE) if alone else (LEAST, MOST)
     if not least <= count <= most * VECTOR_BYTES // ITEMSIZE[dtype]:
         return None
-    if any(store.op != "=" for store in stores) and not _in_whole_vectors(count * ITEMSIZE[dtype]):
+    if any(store.op != "=" for store in stores) and not in_whole_vectors(count * ITEMSIZE[dtype]):
         return None
     elements = {str(one): one for store in stores for one in (*store.reads, store.target)}
     variables = {store.target.array for store in stores if not store.target.subscripts}
@@ -89,14 +89,14 @@ def short_row_call(
     for text, one in (along | still).items():
         names[text] = own_name(one, names.values())
     lines = [
-        _assigned(line)
+        assigned(line)
         for store in stores
         for line in Values(store, lambda one: ast.Name(names[str(one)]), EXTREMA).lines()
     ]
     if not are_on_vectors(ast.parse("\n".join(lines)).body, dict.fromkeys(names.values(), dtype)):
         return None
-    stored = {names[text] for text in along}
-    row = define([names[text] for text in (*along, *still)], [_stored(line, stored) for line in lines])
+    in_memory = {names[text] for text in along}
+    row = define([names[text] for text in (*along, *still)], [stored(line, in_memory) for line in lines])
     first = {loop.variable: loop.low}
     places = [call("address", [ast.Name(one.array), corner(one, first)]) for one in along.values()]
     return named(
@@ -115,29 +115,6 @@ def _adds_up(kernel: Node) -> set[str]:
     other parts than these store, and 149 without (one Zen 5 core).
     """
     return {store.target.array for store in stores_in(kernel) if store.op != "=" and store.target.subscripts}
-
-
-def _in_whole_vectors(nbytes: int) -> bool:
-    """True if no vector of a row is cut short.
-
-    A part is stored under a mask, and the processor does not forward that to the load of the next operation in place:
-    LeNet's first layer with its pooling took 53 µs with maxima of rows of 6 so, and 42 with scalars (one Zen 4 core).
-    """
-    return nbytes in (VECTOR_BYTES // 4, VECTOR_BYTES // 2) or nbytes % VECTOR_BYTES == 0
-
-
-def _assigned(line: str) -> str:
-    """out += a * b  ->  out = out + a * b."""
-    match ast.parse(line).body:
-        case [ast.AugAssign(target, op, value)]:
-            return f"{ast.unparse(target)} = {ast.unparse(ast.BinOp(target, op, value))}"
-    return line
-
-
-def _stored(line: str, elements: set[str]) -> str:
-    """An assignment, to all of an element's vector if it is to one: out = z  ->  out[:] = z."""
-    name, value = line.split(" = ", 1)
-    return f"{name}[:] = {value}" if name in elements else line
 
 
 def _assignments(loop: For) -> tuple[Store, ...]:
