@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 
 from polyfuse.codegen.cpu.intrinsics.extrema import EXTREMA
@@ -45,6 +46,15 @@ OPERATIONS = ("+=", "max=", "min=")
 At = Mapping[str, ast.expr]
 
 
+@dataclass(frozen=True)
+class _Step:
+    """The values of the loops over steps, and the part of the row that changes there."""
+
+    at: At
+    low: int
+    high: int
+
+
 def reduced_row_call(
     loop: For, around: Sequence[For], place: Callable[[Element], ast.expr], define: Define
 ) -> ast.Call | None:
@@ -58,7 +68,7 @@ def reduced_row_call(
     found = _nested(loop)
     if found is None:
         return None
-    steps, row, store = found
+    loops, row, store = found
     target, dtype = store.target, store.target.dtype
     if dtype not in ("float32", "float64") or store.op not in OPERATIONS or _stride(target, row) != 1:
         return None
@@ -66,17 +76,12 @@ def reduced_row_call(
     if any(read.array == target.array or read.dtype != dtype or is_chosen(read) for read in reads):
         return None
     strides = {str(read): _stride(read, row) for read in reads if moves(read, row)}
-    if any(stride is None or not 1 <= stride <= APART for stride in strides.values()):
+    if not all(1 <= stride <= APART for stride in strides.values()):
         return None
-    bounds = [(at, *(_number(bound, at) for bound in (row.low, row.high))) for at in _values(steps)]
-    if not all(isinstance(low, int) and isinstance(high, int) for _, low, high in bounds):
-        return None
-    known = [
-        (at, low, high) for at, low, high in bounds if low is not None and high is not None and low < high
-    ]
+    known = list(_steps(row, loops))
     if len(known) < 2:
         return None
-    first, last = min(low for _, low, _ in known), max(high for _, _, high in known)
+    first, last = min(step.low for step in known), max(step.high for step in known)
     vectors = -(-(last - first) * ITEMSIZE[dtype] // VECTOR_BYTES)
     again = around and not moves(target, around[-1])
     if again and vectors == 1 and not in_whole_vectors((last - first) * ITEMSIZE[dtype]):
@@ -100,12 +105,12 @@ def reduced_row_call(
         count=ast.Constant(last - first),
         target=_address(target, begin),
         strides=_numbers(strides[str(read)] for read in along),
-        lows=_numbers(low - first for _, low, _ in known),
-        highs=_numbers(high - first for _, _, high in known),
+        lows=_numbers(step.low - first for step in known),
+        highs=_numbers(step.high - first for step in known),
         places=ast.Tuple(
-            [ast.Tuple([_address(read, {**begin, **at}) for read in along]) for at, _, _ in known]
+            [ast.Tuple([_address(read, {**begin, **step.at}) for read in along]) for step in known]
         ),
-        numbers=ast.Tuple([ast.Tuple([place(_at(read, at)) for read in still]) for at, _, _ in known]),
+        numbers=ast.Tuple([ast.Tuple([place(_at(read, step.at)) for read in still]) for step in known]),
     )
 
 
@@ -130,14 +135,27 @@ def _is_plain(loop: For) -> bool:
     return loop.step == 1 and not loop.ahead and not loop.streams
 
 
-def _values(steps: tuple[For, ...]) -> Iterator[At]:
-    """The values of the loops over steps, in order; none if their bounds are no numbers."""
-    bounds = [(_number(step.low, {}), _number(step.high, {})) for step in steps]
-    ranges = [range(low, high) for low, high in bounds if low is not None and high is not None]
-    if len(ranges) < len(steps) or any(len(values) > WRITTEN_OUT for values in ranges):
+def _steps(row: For, loops: tuple[For, ...]) -> Iterator[_Step]:
+    """The steps that change something, in order; none if a bound is no number."""
+    ranges = [_range(loop, {}) for loop in loops]
+    known = [values for values in ranges if values is not None and len(values) <= WRITTEN_OUT]
+    if len(known) < len(loops):
         return
-    for values in product(*ranges):
-        yield {step.variable: ast.Constant(value) for step, value in zip(steps, values, strict=True)}
+    places: list[At] = [
+        {loop.variable: ast.Constant(value) for loop, value in zip(loops, values, strict=True)}
+        for values in product(*known)
+    ]
+    changed = [_range(row, at) for at in places]
+    if None not in changed:
+        yield from (
+            _Step(at, part.start, part.stop) for at, part in zip(places, changed, strict=True) if part
+        )
+
+
+def _range(loop: For, at: At) -> range | None:
+    """The values of a loop; None if they are not known."""
+    low, high = _number(loop.low, at), _number(loop.high, at)
+    return None if low is None or high is None else range(low, high)
 
 
 def _number(bound: ast.expr, at: At) -> int | None:
@@ -149,10 +167,10 @@ def _number(bound: ast.expr, at: At) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _stride(element: Element, row: For) -> int | None:
-    """The elements in memory from one value of a loop to the next; None if they are not along the last axis."""
-    *outer, last = movement(element, row) or (0, 0)
-    return None if movement(element, row) is None or any(outer) else last
+def _stride(element: Element, row: For) -> int:
+    """The elements in memory from one value of a loop to the next; 0 if they are not along the last axis."""
+    *outer, last = movement(element, row) or (0,)
+    return 0 if any(outer) else last
 
 
 def _at(element: Element, at: At) -> Element:
