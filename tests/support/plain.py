@@ -260,7 +260,6 @@ def plain_reduced_row(
     lows: tuple[int, ...],
     highs: tuple[int, ...],
     places: tuple[tuple[tuple[Array, tuple[int, ...]], ...], ...],
-    numbers: tuple[tuple[Any, ...], ...],
 ) -> None:
     """What a reduced row computes, step by step and element by element."""
 
@@ -269,11 +268,11 @@ def plain_reduced_row(
         assert 0 <= last + further < array.shape[-1]
         return array[(*outer, slice(last + further, last + further + 1))]
 
-    for low, high, read, still in zip(lows, highs, places, numbers, strict=True):
+    for low, high, read in zip(lows, highs, places, strict=True):
         assert 0 <= low < high <= count
         for c in range(low, high):
             reads = (element(place, stride * c) for place, stride in zip(read, strides, strict=True))
-            row(element(target, c), *reads, *map(kind, still))
+            row(element(target, c), *reads)
 
 
 def plain_zeros(tile: TileSpec, y: Array, y_at: tuple[int, ...], y_row: int) -> None:

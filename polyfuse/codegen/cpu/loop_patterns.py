@@ -204,7 +204,7 @@ def _sum_in_register(p: LoopPrinter, loop: For) -> Lines | None:
 
 
 def _reduced_row(p: LoopPrinter, loop: For) -> Lines | None:
-    return _line(reduced_row_call(loop, p.around[:-1], p.place, p.vector_row))
+    return _line(reduced_row_call(loop, p.around[:-1], p.vector_row))
 
 
 def _short_row(p: LoopPrinter, loop: For) -> Lines | None:

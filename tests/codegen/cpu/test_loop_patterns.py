@@ -129,6 +129,7 @@ PROGRAMS: dict[str, Callable[[], pf.Schedule]] = {
     "whole_tile": lambda: convolved(32),
     "transposed_store": lambda: convolved(28),
     "row_by_row": upsampled,
+    "reduced_row": lambda: pf.Schedule(pf.lower(nn.max_pool(nn.input("x", (1, 2, 32, 32)), 2))),
     "sum_in_register": lambda: pf.Schedule(row_sums).vectorize("S0", "j"),
     "short_row": lambda: dense(64),
     "stencil_row": lambda: pf.Schedule(smooth_row).vectorize("S0", "j"),

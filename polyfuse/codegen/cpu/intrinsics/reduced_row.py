@@ -2,7 +2,7 @@
 
     for m < 3: for n < 3: for l < 15: y[l] = max(y[l], a[2*k + m, 2*l + n])
     ->  reduced_row(row, float32, count=15, target=address(y, (0,)), strides=(2,), lows=(0, …), highs=(15, …),
-                    places=((address(a, (2*k, 0)),), (address(a, (2*k, 1)),), …), numbers=((), (), …))
+                    places=((address(a, (2*k, 0)),), (address(a, (2*k, 1)),), …))
 
         @VectorRow
         def row(y, a):
@@ -39,16 +39,14 @@ def reduced_row(
     lows: Any,
     highs: Any,
     places: Any,
-    numbers: Any,
 ) -> Any:
     """Run a VectorRow's assignments, whose last one is to its first parameter, for each step on a row of results.
 
-    kind: float32 or float64, of all elements and numbers.
+    kind: float32 or float64, of all elements.
     count: the results, which lie side by side from the address `target` on.
     strides: for each other row that is read the elements from one result's to the next one's; literals from 1 on.
     lows, highs: for each step the first result that it changes, and the one behind the last; literals.
     places: for each step the addresses of the elements that go with the first result.
-    numbers: for each step the arguments that are the same for all results.
     """
     if not are_literals(count, *strides, *lows, *highs) or not isinstance(row, VectorRowType):
         return None
@@ -61,7 +59,6 @@ def reduced_row(
                 low.literal_value,
                 high.literal_value,
                 [builder.extract_value(args[7], (s, p)) for p in range(len(rows))],
-                [builder.extract_value(args[8], (s, p)) for p in range(len(numbers[s]))],
             )
             for s, (low, high) in enumerate(zip(lows, highs, strict=True))
         ]
@@ -69,17 +66,16 @@ def reduced_row(
             _Vector(tile, vector, count.literal_value, rows).emit(row.row, args[3], steps)
         return context.get_dummy_value()
 
-    return types.void(row, kind, count, types.int64, strides, lows, highs, places, numbers), code
+    return types.void(row, kind, count, types.int64, strides, lows, highs, places), code
 
 
 @dataclass(frozen=True)
 class _Step:
-    """The results that a step changes, the addresses of the elements that go with the first one, and its numbers."""
+    """The results that a step changes, and the addresses of the elements that go with the first one."""
 
     low: int
     high: int
     places: list[Any]
-    numbers: list[Any]
 
 
 @dataclass(frozen=True)
@@ -102,10 +98,7 @@ class _Vector:
             if not lanes:
                 continue
             loaded = zip(step.places, self.strides, strict=True)
-            values = [
-                *(self._loaded(at, stride, lanes) for at, stride in loaded),
-                *map(tile.broadcast, step.numbers),
-            ]
+            values = [self._loaded(at, stride, lanes) for at, stride in loaded]
             found = self._run(row.statements, dict(zip(reads, values, strict=True)) | {result: held}, result)
             held = found if len(lanes) == len(self._every) else self._chosen(lanes, found, held)
         tile.store(held, place, self.number)

@@ -15,7 +15,7 @@ took 33 µs so, and 13 as loops.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -55,15 +55,12 @@ class _Step:
     high: int
 
 
-def reduced_row_call(
-    loop: For, around: Sequence[For], place: Callable[[Element], ast.expr], define: Define
-) -> ast.Call | None:
+def reduced_row_call(loop: For, around: Sequence[For], define: Define) -> ast.Call | None:
     """The call for loops over steps and along a row around one reduction; None if they are not of that form.
 
     The row goes along memory and stays where it is in all steps; it is read by nothing but its own reduction. What else
-    a step reads goes along memory, every element or every second to fourth one, or is the same for all of the row.
-    No part of one vector where the loop `around` comes to the same row again. `place` writes an element, `define` a
-    vector row.
+    a step reads goes along memory, too, every element or every second to fourth one: products are for tiles. No part
+    of one vector where the loop `around` comes to the same row again. `define` defines a vector row.
     """
     found = _nested(loop)
     if found is None:
@@ -75,8 +72,8 @@ def reduced_row_call(
     reads = list({str(read): read for read in store.reads}.values())
     if any(read.array == target.array or read.dtype != dtype or is_chosen(read) for read in reads):
         return None
-    strides = {str(read): _stride(read, row) for read in reads if moves(read, row)}
-    if not all(1 <= stride <= APART for stride in strides.values()):
+    strides = [_stride(read, row) for read in reads]
+    if not reads or not all(1 <= stride <= APART for stride in strides):
         return None
     known = list(_steps(row, loops))
     if len(known) < 2:
@@ -88,11 +85,8 @@ def reduced_row_call(
         return None
     if last - first < LEAST or vectors > MOST or vectors * len(known) > WRITTEN_OUT:
         return None
-    along, still = (
-        [read for read in reads if (str(read) in strides) is is_along] for is_along in (True, False)
-    )
     names = {str(target): target.array}
-    for read in (*along, *still):
+    for read in reads:
         names[str(read)] = own_name(read, names.values())
     lines = [assigned(line) for line in Values(store, lambda one: ast.Name(names[str(one)]), EXTREMA).lines()]
     if not are_on_vectors(ast.parse("\n".join(lines)).body, dict.fromkeys(names.values(), dtype)):
@@ -104,13 +98,12 @@ def reduced_row_call(
         *(ast.Name(function), ast.Name(dtype)),
         count=ast.Constant(last - first),
         target=_address(target, begin),
-        strides=_numbers(strides[str(read)] for read in along),
+        strides=_numbers(strides),
         lows=_numbers(step.low - first for step in known),
         highs=_numbers(step.high - first for step in known),
         places=ast.Tuple(
-            [ast.Tuple([_address(read, {**begin, **step.at}) for read in along]) for step in known]
+            [ast.Tuple([_address(read, {**begin, **step.at}) for read in reads]) for step in known]
         ),
-        numbers=ast.Tuple([ast.Tuple([place(_at(read, step.at)) for read in still]) for step in known]),
     )
 
 
@@ -173,13 +166,9 @@ def _stride(element: Element, row: For) -> int:
     return 0 if any(outer) else last
 
 
-def _at(element: Element, at: At) -> Element:
-    return Element(element.array, tuple(substituted(s, at) for s in element.subscripts), element.dtype)
-
-
 def _address(element: Element, at: At) -> ast.expr:
     return call("address", [ast.Name(element.array), corner(element, dict(at))])
 
 
-def _numbers(values: Iterator[int]) -> ast.Tuple:
+def _numbers(values: Iterable[int]) -> ast.Tuple:
     return ast.Tuple([ast.Constant(value) for value in values])

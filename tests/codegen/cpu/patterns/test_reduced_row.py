@@ -55,8 +55,8 @@ def test_a_part_of_a_vector_that_comes_again_stays_in_loops() -> None:
 
 
 @VectorRow
-def scaled_maximum(y, x, factor):  # type: ignore[no-untyped-def]  # emitted source has no types
-    y[:] = larger(y, x * factor)  # noqa: F821  # a name of vector rows
+def maximum_of_twice(y, x):  # type: ignore[no-untyped-def]  # emitted source has no types
+    y[:] = larger(y, x + x)  # noqa: F821  # a name of vector rows
 
 
 def test_nothing_beside_the_results_of_a_step_is_written_and_nothing_behind_an_end_is_read() -> None:
@@ -65,7 +65,7 @@ def test_nothing_beside_the_results_of_a_step_is_written_and_nothing_behind_an_e
     @numba.njit
     def run(y: Any, x: Any) -> None:
         reduced_row(
-            scaled_maximum,
+            maximum_of_twice,
             numba.float32,
             count=21,
             target=address(y, (0, 2)),
@@ -73,13 +73,12 @@ def test_nothing_beside_the_results_of_a_step_is_written_and_nothing_behind_an_e
             lows=(1, 16),
             highs=(21, 21),
             places=((address(x, (0, 0)),), (address(x, (1, 0)),)),
-            numbers=((numba.float32(2.0),), (numba.float32(3.0),)),
         )
 
     y, x = numbers((1, 40), "float32"), numbers((2, 41), "float32")
     expected = y.copy()
     row = expected[0, 2:23]
     row[1:] = np.maximum(row[1:], x[0, 2:41:2] * np.float32(2))
-    row[16:] = np.maximum(row[16:], x[1, 32:41:2] * np.float32(3))
+    row[16:] = np.maximum(row[16:], x[1, 32:41:2] * np.float32(2))
     run(y, x)
     np.testing.assert_array_equal(y, expected)
