@@ -245,16 +245,6 @@ class Dependences(Viewed):
         found = {place for name in statements for place in self._places.get(name, ())}
         return tuple(self.pairs[place] for place in sorted(found))
 
-    def into(self, statements: Iterable[str]) -> tuple[Pairs, ...]:
-        """The pairs whose sink is among some statements, in order."""
-        inside = frozenset(statements)
-        return tuple(pair for pair in self.touching(inside) if pair.sink in inside)
-
-    def out_of(self, statements: Iterable[str]) -> tuple[Pairs, ...]:
-        """The pairs whose source is among some statements, in order."""
-        inside = frozenset(statements)
-        return tuple(pair for pair in self.touching(inside) if pair.source in inside)
-
     @cached_property
     def _places(self) -> Mapping[str, list[int]]:
         """For each statement the positions of its pairs."""
