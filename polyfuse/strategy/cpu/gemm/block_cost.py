@@ -313,7 +313,7 @@ def _in_a_set(rows: int, row: int, stride: int) -> float:
     """The lines of so many rows of `row` bytes, a stride apart, that fall into the same set of L1.
 
     >>> _in_a_set(8, 128, 4096), _in_a_set(8, 128, 512), _in_a_set(8, 128, 4096 + 128)
-    (8.0, 1.0, 1.0)
+    (8.0, 1.0, 0.25)
     """
     apart = gcd(stride, PAGE)
     covered = PAGE if row >= apart else min(rows, PAGE // apart) * row
