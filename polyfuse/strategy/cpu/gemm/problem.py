@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import ceil, inf, prod
+from math import ceil, inf, lcm, prod
 
 from polyfuse.analysis.once import is_constant
 from polyfuse.ir.tensor import Tensor
@@ -126,7 +126,12 @@ class Question:
     def _shared(
         self, sizes: dict[int, int], d: int, profile: tuple[float, ...]
     ) -> Iterator[tuple[float, Task, float, Share]]:
-        """The ways to share a dimension out, with the seconds of the busiest core: in pieces where work is unequal."""
+        """The ways to share a dimension out, with the seconds of the busiest core: in pieces where work is unequal.
+
+        Panels of b that a piece packs begin where its columns do: in a triangle, at its rows. So its rows are whole
+        tiles of columns, too. In pieces of 308 rows, 22 tiles of 14 by 16 columns, PolyBench's covariance had no tiles
+        of its own: 185 ms on two Zen 5 cores, 20 on one.
+        """
         units, extent = self.machine.units, sizes[d]
         if len(profile) == 1:
             yield from self._in_whole_tiles(sizes, d, profile[0])
@@ -136,7 +141,10 @@ class Question:
             choice = blocking(one)
             if choice is None:
                 continue
-            size = ceil(part / self._tile(choice, d)) * self._tile(choice, d)
+            tile = self._tile(choice, d)
+            if d == self.product.rows and choice.pack_right:
+                tile = lcm(tile, choice.columns)
+            size = ceil(part / tile) * tile
             count = ceil(extent / size)
             place = place_of(count, units)
             work = busiest(profile, extent, size, units, place)

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import polyfuse as pf
+from papers.polybench import KERNELS
 from polyfuse import nn
 from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.machine import KiB, Machine, MiB, cpu
@@ -422,3 +423,13 @@ def test_layers_of_one_value_are_one_product_whichever_way_their_weights_lie() -
     one = rng.standard_normal((2, 16, 64), dtype="float32")
     left, right, last = (one @ w.T for w in weights)
     np.testing.assert_allclose(net(one), left @ right.swapaxes(1, 2) @ last, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["covariance", "correlation"])
+def test_pieces_of_a_triangles_rows_leave_its_tiles_whole(name: str) -> None:
+    """On two cores a piece's panels begin at its rows: in pieces that are no whole tiles of columns there was none."""
+    kernel = KERNELS[name]
+    two = replace(pf.Machine.preset("zen5"), units=2)
+    source = pf.compile(kernel.nest, target="cpu", machine=two, sizes=kernel.large).source
+    assert "tile_mac" in source
+    assert "no microkernel: a condition" not in source
