@@ -94,7 +94,7 @@ def copied_in(
 
     The footprint is that of each value of the loops of `prefix`, then of the loops over `blocks` inside: each block
     copies its own. `redirected` are the statements that read the buffer of that name. Raises InvalidSchedule if what is
-    copied is not final by then, or has no constant size.
+    copied is not final by then, has no constant size, or is nothing.
     """
     loop, around = prefix[-1], (*prefix, *blocks)
     name = fresh(f"load_{what.name}", {s.name for s in nest.statements})
@@ -104,6 +104,9 @@ def copied_in(
         clear = fresh(f"clear_{what.name}", {s.name for s in nest.statements})
         zeros = replace(what, reads=(), body=number(0.0))
         copies = (_statement(_domain(clear, what.padded, around), tensor, zeros), *copies)
+    held = copies[0].domain.intersect_params(nest.context)
+    if held.is_empty():
+        raise InvalidSchedule(f"promote: nothing inside {loop.name} reads an element of {what.name}")
     changed = redirected(tensor)
     order = ordered_with_copies(nest, copies, frozenset(changed), prefix)
     position = next(p for p, s in enumerate(nest.statements) if s.name in changed)
@@ -114,7 +117,7 @@ def copied_in(
     extended = nest.rewritten(
         (
             *nest.tensors,
-            Tensor(tensor, _sizes(copies[0].domain.intersect_params(nest.context)), what.dtype, "temporary"),
+            Tensor(tensor, _sizes(held), what.dtype, "temporary"),
         ),
         (*every[:position], *copies, *every[position:]),
         order,

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import polyfuse as pf
+from polyfuse.errors import InvalidSchedule
+from polyfuse.ir import Nest, Tensor, statement
 
 
 @pf.nest
@@ -47,3 +49,17 @@ def test_a_copy_has_one_extent(schedule: pf.Schedule, shape: tuple[str, ...], si
     pf.compile(nest, target="cpu", schedule=schedule)(*arrays)
     for found, wanted in zip(arrays, expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_copy_of_nothing_is_refused() -> None:
+    """A statement whose loops have no values reads no element."""
+    tensors = [Tensor("x", (8,), "float64", "input"), Tensor("y", (8,), "float64", "output")]
+    nest = Nest.of(
+        tensors,
+        [
+            statement("{ first[i] : 0 <= i < 8 }", "y[i] = 1.0"),
+            statement("{ never[i, j] : 0 <= i < 8 and 0 <= j < 0 }", "y[i] += x[j]"),
+        ],
+    )
+    with pytest.raises(InvalidSchedule, match="nothing inside i reads an element of x"):
+        pf.Schedule(nest).promote("x", "never", at="i")
