@@ -344,7 +344,7 @@ def test_tiles_may_ask_for_the_next_panel_of_rows(rows: int, tile: tuple[int, in
 
 @pytest.mark.parametrize(("rows", "columns"), [(16, 96), (13, 100)])
 def test_tiles_may_ask_for_columns_further_on(rows: int, columns: int) -> None:
-    """Of a factor whose rows lie as they are whole tiles ask for those of two tiles later; the result is the same."""
+    """Tiles prefetch the columns of two tiles later of a factor that is not packed; the result is the same."""
     nest = product(rows, columns, 24, "float64")
     plain = tiled(nest, 8, 32).microkernel("mac", "k")
     s = plain.prefetch("mac", "B", "j", by=2)

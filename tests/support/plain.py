@@ -261,7 +261,7 @@ def plain_reduced_row(
     highs: tuple[int, ...],
     places: tuple[tuple[tuple[Array, tuple[int, ...]], ...], ...],
 ) -> None:
-    """What a reduced row computes, step by step and element by element."""
+    """Run a reduced row step by step and element by element."""
 
     def element(place: tuple[Array, tuple[int, ...]], further: int) -> Array:
         array, (*outer, last) = place

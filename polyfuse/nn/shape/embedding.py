@@ -47,7 +47,7 @@ class Lookup(Operation):
         return (*(index if self.view is None else self.view.sizes), *table[1:])
 
     def needed(self, shapes: Sequence[Shape]) -> Shape:
-        """What the view reads is there."""
+        """Sizes of which none may be negative, so that the view reads inside of the numbers."""
         return () if self.view is None else self.view.inside
 
     def emit(self, to: Emitter, n: int, operands: Sequence[Tensor], out: Tensor) -> None:

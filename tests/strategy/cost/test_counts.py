@@ -1,4 +1,4 @@
-"""What is counted of a nest and of a plan: bytes of a call, instances at borders, what a kernel finds near."""
+"""Counts and prices: the bytes of a call, a window's instances at borders, a kernel's reads from a near cache."""
 
 from __future__ import annotations
 

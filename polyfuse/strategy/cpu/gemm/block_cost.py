@@ -65,7 +65,7 @@ CROWDED = 6.5
 """Cycles of each line of sums that comes again from L2 for another block of steps, where sums and rows of b crowd into
 few sets of L1: 16 x 1024 sums over 1024 steps, rows of 4 KiB, in blocks of 8 steps took 340 to 400 µs in tiles of 16 x
 16 (24 lines in a set) and 180 to 240 in 6 x 64 and 4 x 64 (14 and 12); over 2048 x 2048 1840 and 1030 to 1170; with
-rows of 4160 bytes 235 and 260 to 300 (one core of a Zen 5 with an L1 of 12 ways)."""
+rows of 4160 bytes 235, and 259 and 432 (one core of a Zen 5 with an L1 of 12 ways)."""
 
 SUMMING = 1.5
 """Cycles in which a tile of dot products adds up the partial sums of one sum and adds them to it: shuffles, additions,

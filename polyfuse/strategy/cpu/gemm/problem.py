@@ -129,8 +129,8 @@ class Question:
         """The ways to share a dimension out, with the seconds of the busiest core: in pieces where work is unequal.
 
         Panels of b that a piece packs begin where its columns do: in a triangle, at its rows. So its rows are whole
-        tiles of columns, too. In pieces of 308 rows, 22 tiles of 14 by 16 columns, PolyBench's covariance had no tiles
-        of its own: 185 ms on two Zen 5 cores, 20 on one.
+        tiles of columns, too. In pieces of 308 rows, 22 tiles of 14 by 16 columns, PolyBench's covariance had no tile
+        left: 185 ms on two Zen 5 cores, 20 on one.
         """
         units, extent = self.machine.units, sizes[d]
         if len(profile) == 1:

@@ -72,9 +72,9 @@ def row_mac_windows(
 def _from_first_to_last(lows: Any, highs: Any, columns: int) -> bool:
     """True if numbers say that the first column is in a step, and the last one: then all sums are loaded and stored.
 
-    Sums of 14 columns are stored in pieces of 8, 4 and 2 so, and not under a mask of 14 lanes of 16, which the load of
-    the row behind them, whose first numbers are the other two lanes, would wait for: 144 depthwise filters of 3 x 3 on
-    rows of 14, with the product behind them, took 42.9 µs so, and 21.9 (one Zen 5 core).
+    Sums of 14 columns are stored in pieces of 8, 4 and 2 then. Under a mask of 14 lanes of 16 the load of the row
+    behind them, whose first numbers are the other two lanes, would wait for them: 144 depthwise filters of 3 x 3 on
+    rows of 14, with the product behind them, took 42.9 µs under masks, and take 21.9 (one Zen 5 core).
     """
     if not all(isinstance(kind, types.IntegerLiteral) for kind in (*lows, *highs)):
         return False

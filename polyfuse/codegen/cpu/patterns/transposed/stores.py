@@ -5,9 +5,9 @@ for r < 14: for c < 32: out[i, c, k, 14*l + r] = e
 
 Vectors along r would gather what lies along c, and those along c scatter. 32 images of 16 x 28 x 28 with 32 filters
 of 3 x 3, bias and ReLU took 1.24 ms with gathers and take 1.09, one of 64 x 56 x 56 with 64 filters 1.03 and 0.97, with
-two threads 0.57 and 0.52 (medians, Zen 5). Columns of one vector are rows
-(short_rows.py), and r stays outside: LLVM writes out both loops over 28 x 16 sums, and gathers and scatters. 28 such
-tiles took 8.7 µs, and 3.6 as rows (one Zen 5 core).
+two threads 0.57 and 0.52 (medians, Zen 5). Columns of one vector are rows (short_rows.py), and r stays outside: LLVM
+writes out both loops over 28 x 16 sums, and gathers and scatters. 28 such tiles took 8.7 µs, and 3.6 as rows (one Zen 5
+core).
 """
 
 from __future__ import annotations
