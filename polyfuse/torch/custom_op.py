@@ -1,7 +1,8 @@
 """A nest as an operator of torch: kernel, shapes and gradients, so that torch.compile, export and autograd take it.
 
-    namespace::name(x, w) -> y                                        the nest, compiled for the device of its tensors
-    namespace::name_backward([x, w], [y's gradient], wanted) -> [..]  pf.vjp of it, for the inputs that want a gradient
+    namespace::name(x, w) -> y                                  the nest, compiled for the device of its tensors
+    namespace::name_backward([x, w, y's gradient], "0") -> [..] pf.vjp of it, for the inputs that want a gradient
+    namespace::name_backward([.., x's gradient's], "0;0,2")     pf.vjp of that one, and so on: further derivatives
 
 Neither is compiled before the first call. What decides about shapes is the nest alone, so torch needs no kernel to know
 them, and sizes may be symbols of torch's.
@@ -29,6 +30,9 @@ from polyfuse.torch.symbols import extent_in
 from polyfuse.torch.threads import on_threads
 
 Tensors = Sequence[torch.Tensor]
+
+Path = tuple[tuple[int, ...], ...]
+"""The inputs by which a nest is differentiated, then those by which its gradient is, and so on."""
 
 
 def custom_op(name: str, nest: Nest | Executable, **options: Any) -> torch.library.CustomOpDef:
@@ -71,8 +75,8 @@ class _Operator:
     def __init__(self, name: str, nest: Nest, options: Options, made: Executable | None) -> None:
         self.name, self.nest, self.options, self.made = name, nest, options, made
         self.changed = tuple(one.name for one in nest.inputs if one.role == "inout")
-        self.gradients: dict[tuple[int, ...], Nest] = {}
-        self.calls: dict[tuple[tuple[int, ...], str], Callable[..., Any]] = {}
+        self.nests: dict[Path, Nest] = {(): nest}
+        self.calls: dict[tuple[Path, str], Callable[..., Any]] = {}
         self.backward_op: Callable[..., Any] | None = None
 
     def registered(self) -> torch.library.CustomOpDef:
@@ -91,9 +95,10 @@ class _Operator:
                 self.run_backward,
                 mutates_args=(),
                 device_types=("cpu", "cuda"),
-                schema="(Tensor[] inputs, Tensor[] cotangents, int[] wanted) -> Tensor[]",
+                schema="(Tensor[] tensors, str path) -> Tensor[]",
             )
             gradient.register_fake(self.shapes_backward)
+            gradient.register_autograd(self.backward_of_backward, setup_context=_keep_path)
             self.backward_op = gradient
             made.register_autograd(self.backward, setup_context=_keep_inputs)
         return made
@@ -167,58 +172,87 @@ class _Operator:
                     )
         return sizes
 
-    def _call(self, wanted: tuple[int, ...], tensors: Tensors) -> Callable[..., Any]:
-        """The nest compiled for the tensors' device, or its gradients by some inputs."""
-        key = wanted, tensors[0].device.type
+    def _call(self, path: Path, tensors: Tensors) -> Callable[..., Any]:
+        """The nest compiled for the tensors' device, or one of its derivatives."""
+        key = path, tensors[0].device.type
         if key not in self.calls:
-            nest = self._gradient(wanted) if wanted else self.nest
-            given = self.made if not wanted else None
-            made = given or compile(nest, **self.options.arguments(key[1]))
+            given = None if path else self.made
+            made = given or compile(self._nest(path), **self.options.arguments(key[1]))
             self.calls[key] = on_threads(made, self.options.threads)
         return self.calls[key]
 
-    # -- its gradient --------------------------------------------------------------------------------------------------
+    # -- its derivatives -----------------------------------------------------------------------------------------------
 
     def backward(self, context: Any, *cotangents: torch.Tensor | None) -> Any:
         """The gradients by the inputs that want one; what `pf.vjp` refuses is refused before anything runs."""
         tensors = self._complete(context.saved_tensors)
-        wanted = tuple(at for at, need in enumerate(context.needs_input_grad) if need)
-        self._gradient(wanted)
         floats = [at for at, one in enumerate(self.nest.results) if is_real(one.dtype)]
-        if any(cotangents[at] is None for at in floats):
+        given = [cotangents[at] for at in floats]
+        if any(one is None for one in given):
             every = self.shapes(*tensors)
             shaped = every if isinstance(every, tuple) else (every,)
-            cotangents = tuple(
-                torch.zeros_like(like) if one is None else one
-                for one, like in zip(cotangents, shaped, strict=True)
-            )
-        assert self.backward_op is not None, "an operator with gradients has an operator for them"
-        given = [cotangents[at] for at in floats]
-        found = dict(zip(wanted, self.backward_op(list(tensors), given, list(wanted)), strict=True))
-        return tuple(found.get(at) for at in range(len(tensors)))
+            given = _filled(given, [shaped[at] for at in floats])
+        return tuple(self._gradients((), tensors, given, context.needs_input_grad))
 
-    def run_backward(
-        self, inputs: list[torch.Tensor], cotangents: list[torch.Tensor], wanted: list[int]
-    ) -> Any:
+    def backward_of_backward(self, context: Any, cotangents: Sequence[torch.Tensor | None]) -> Any:
+        """The gradients of a derivative by its tensors: a derivative of one order more."""
+        tensors, path = list(context.saved_tensors), _path(context.path)
+        given = _filled(cotangents, [tensors[at] for at in path[-1]])
+        return list(self._gradients(path, tensors, given, context.needs_input_grad[0])), None
+
+    def _gradients(self, path: Path, tensors: Tensors, given: Tensors, wants: Sequence[bool]) -> list[Any]:
+        """For each tensor that a nest of the path takes its gradient, or None where it wants none."""
+        wanted = tuple(at for at, want in enumerate(wants) if want)
+        self._nest((*path, wanted))
+        assert self.backward_op is not None, "an operator with gradients has an operator for them"
+        made = self.backward_op([*tensors, *given], _text((*path, wanted)))
+        found = dict(zip(wanted, made, strict=True))
+        return [found.get(at) for at in range(len(tensors))]
+
+    def run_backward(self, tensors: list[torch.Tensor], path: str) -> Any:
         """The gradients, computed."""
-        every = (*inputs, *map(_as_pairs, cotangents))
-        found = _called(self._call(tuple(wanted), every), every)
+        known, taken = _path(path), len(self.nest.inputs)
+        every = (*tensors[:taken], *map(_as_pairs, tensors[taken:]))
+        found = _called(self._call(known, every), every)
         gradients = found if isinstance(found, tuple) else (found,)
         return [
-            torch.view_as_complex(one) if inputs[at].is_complex() else one
-            for at, one in zip(wanted, gradients, strict=True)
+            torch.view_as_complex(one) if tensors[at].is_complex() else one
+            for at, one in zip(known[-1], gradients, strict=True)
         ]
 
-    def shapes_backward(
-        self, inputs: list[torch.Tensor], cotangents: list[torch.Tensor], wanted: list[int]
-    ) -> list[torch.Tensor]:
-        """The gradients without values: an input's gradient has its shape."""
-        return [inputs[at].new_empty(inputs[at].shape) for at in wanted]
+    def shapes_backward(self, tensors: list[torch.Tensor], path: str) -> list[torch.Tensor]:
+        """The gradients without values: a tensor's gradient has its shape."""
+        return [tensors[at].new_empty(tensors[at].shape) for at in _path(path)[-1]]
 
-    def _gradient(self, wanted: tuple[int, ...]) -> Nest:
-        if wanted not in self.gradients:
-            self.gradients[wanted] = vjp(self.nest, [self.nest.inputs[at].name for at in wanted])
-        return self.gradients[wanted]
+    def _nest(self, path: Path) -> Nest:
+        """The nest, differentiated by the inputs of each step of a path."""
+        if path not in self.nests:
+            nest = self._nest(path[:-1])
+            self.nests[path] = vjp(nest, [nest.inputs[at].name for at in path[-1]])
+        return self.nests[path]
+
+
+def _text(path: Path) -> str:
+    """A path as torch passes it on.
+
+    >>> _text(((0, 2), (1,)))
+    '0,2;1'
+    """
+    return ";".join(",".join(map(str, wanted)) for wanted in path)
+
+
+def _path(text: str) -> Path:
+    """The path of a text.
+
+    >>> _path("0,2;1")
+    ((0, 2), (1,))
+    """
+    return tuple(tuple(map(int, wanted.split(","))) for wanted in text.split(";"))
+
+
+def _filled(cotangents: Sequence[torch.Tensor | None], like: Tensors) -> list[torch.Tensor]:
+    """Cotangents, zeros for those that nothing depends on."""
+    return [torch.zeros_like(t) if one is None else one for one, t in zip(cotangents, like, strict=True)]
 
 
 def _called(call: Callable[..., Any], tensors: Tensors) -> Any:
@@ -237,6 +271,11 @@ def _called(call: Callable[..., Any], tensors: Tensors) -> Any:
 
 def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs)
+
+
+def _keep_path(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    tensors, ctx.path = inputs
+    ctx.save_for_backward(*tensors)
 
 
 def _shape(tensor: Tensor) -> tuple[int | str, ...]:

@@ -89,6 +89,21 @@ def test_complex_numbers() -> None:
         assert torch.allclose(ours, theirs, atol=1e-6)
 
 
+def test_second_and_third_derivatives() -> None:
+    x = torch.rand(3, 4, dtype=torch.float64, requires_grad=True)
+    w = torch.rand(4, 2, dtype=torch.float64, requires_grad=True)
+    ours = nn.tanh(nn.input("x", (3, 4), "float64") @ nn.input("w", (4, 2), "float64"))
+    op = custom_op("pf_tests::often", pf.lower((ours, ours * ours)))
+    assert torch.autograd.gradgradcheck(op, (x, w))
+    found = []
+    for call in (op, lambda x, w: (torch.tanh(x @ w), torch.tanh(x @ w) ** 2)):
+        value = call(x, w)[1].sum()
+        for _ in range(3):
+            value = torch.autograd.grad(value, x, create_graph=True)[0].pow(2).sum()
+        found.append(value.item())
+    assert found[0] == pytest.approx(found[1], rel=1e-12)
+
+
 @pf.nest
 def scaled(x: "f32[N]", a: "f32" = 3.0):
     return x * a
