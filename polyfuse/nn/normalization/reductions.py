@@ -13,13 +13,15 @@ import numpy as np
 
 from polyfuse.errors import BadArgument
 from polyfuse.ir import DType, Tensor
-from polyfuse.nn.functional import sqrt
-from polyfuse.nn.graph import INTEGERS, Axes, Value, apply, axes_of, axis_of
+from polyfuse.nn.graph import INTEGERS, Axes, Value, apply, axes_of, axis_of, pointwise
 from polyfuse.nn.nest_writer import Emitter, element, extents
 from polyfuse.nn.normalization.along_axes import corrected
 from polyfuse.nn.operations import NUMBERS, Kinds, Operation, fold, kept
 from polyfuse.nn.sizes import Product, Shape
 from polyfuse.nn.torch_names import torch_names
+
+_ROOT = "where({0} == 0.0, 0.0, sqrt({0}))"
+"""The root of a sum of squares: where all of them are 0, its subgradient is 0, as torch's."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class Norm(Reduction):
         squares = to.temporary("q", n, extents(out), out.dtype)
         fold(to, names, "+=", x, self.axes, squares, "{0} * {0}", self.keepdims)
         outside, row = kept(to.dims(x.rank), extents(x), self.axes, self.keepdims)
-        to.assign(f"root{n}", outside, f"{element(out, row)} = sqrt({element(squares, row)})")
+        to.assign(f"root{n}", outside, f"{element(out, row)} = {_ROOT.format(element(squares, row))}")
 
 
 @dataclass(frozen=True)
@@ -256,7 +258,7 @@ def std(x: Value, axis: Axes = None, correction: int = 0, keepdims: bool = False
     Raises:
         BadArgument: as for `var`.
     """
-    return sqrt(var(x, axis, correction, keepdims))
+    return pointwise("std", _ROOT, var(x, axis, correction, keepdims))
 
 
 @torch_names(dim="axis", keepdim="keepdims")
