@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from benchmarks.gpu.clock import Call
+from benchmarks.gpu.kinds import GRADIENTS, PASSED
 from benchmarks.sides import by_torch
 
 SETS = 16
@@ -93,11 +94,25 @@ def compute_of(kind: str, arrays: Tensors, changing: Sequence[str]) -> Compute:
     if kind == "lstm":
         module = _lstm(arrays)
         return lambda given: (module(given["x"])[0],)
+    if kind in GRADIENTS:
+        return gradients_of(NETWORKS[GRADIENTS[kind]], [name for name in arrays if name not in PASSED])
     if kind in NETWORKS:
         return lambda given: (NETWORKS[kind](given["x"], fixed),)
     function = EXPRESSIONS[kind]
     names = by_torch.ordered(function, {name: name for name in arrays})
     return lambda given: function(*(given[name] for name in names))
+
+
+def gradients_of(network: Callable[..., Any], names: Sequence[str]) -> Compute:
+    """The forward pass and the gradients by weights of these names."""
+
+    def compute(given: Tensors) -> Any:
+        with torch.enable_grad():
+            weights = {name: given[name].detach().requires_grad_() for name in names}
+            out = network(given["x"], weights)
+        return torch.autograd.grad(out, list(weights.values()), given["out_bar"])
+
+    return compute
 
 
 def _lstm(arrays: Tensors) -> Any:

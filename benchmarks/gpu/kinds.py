@@ -8,6 +8,7 @@
 | normalised | x [n] | x / sum(x) |
 | pointwise | x [n] | max(1.1 x + 0.3, 0) x / (1 + abs(x)) |
 | turned | x [m, n] | x's rows as columns |
+| mlp_gradients, … | those of the kind and out_bar, as its result, all new in every call | gradients by weights |
 """
 
 from __future__ import annotations
@@ -68,18 +69,36 @@ FORMULAS: Mapping[str, Callable[[Arrays], Any]] = {
 }
 
 
+GRADIENTS = {f"{kind}_gradients": kind for kind in ("mlp", "conv", "ensemble", "layer_norm")}
+"""The forward and the backward pass of a kind, whose weights are no constants, as they change in training."""
+
+
+def gradients(kind: str, arrays: Arrays) -> pf.Nest:
+    """The gradients by all weights of a kind, in the order of its arrays."""
+    weights = {name: nn.input(name, array.shape) for name, array in arrays.items() if name not in PASSED}
+    return pf.vjp(pf.lower(by_polyfuse.NETWORKS[kind]({"x": arrays["x"], **weights})), tuple(weights))
+
+
+PASSED = ("x", "out_bar")
+"""The arrays that are no weights."""
+
+
 def nest_of(kind: str, arrays: Arrays) -> tuple[pf.Nest, dict[str, int] | None]:
     """(the nest, its sizes where they are symbols)."""
     if kind in LOOPS:
         return LOOPS[kind], by_polyfuse.sizes_of(LOOPS[kind], arrays)
     if kind in LAYERS:
         return LAYERS[kind](arrays), None
+    if kind in GRADIENTS:
+        return gradients(GRADIENTS[kind], arrays), None
     nest, sizes, _ = by_polyfuse.nest_of(kind, arrays)
     return nest, sizes
 
 
 def reference(kind: str, arrays: Arrays) -> references.Results:
-    """The results in float64, by NumPy."""
+    """The results in float64, by NumPy; gradients by the oracle, which runs the nest in its original order."""
+    if kind in GRADIENTS:
+        return tuple(pf.interpret(gradients(GRADIENTS[kind], arrays), arrays).values())
     if kind in FORMULAS:
         return (FORMULAS[kind]({name: array.astype(np.float64) for name, array in arrays.items()}),)
     return references.reference(kind, arrays)

@@ -221,6 +221,62 @@ def positive(n: int) -> of.Arrays:
     return {name: abs(array) + 1 for name, array in of.normal(x=(n,)).items()}
 
 
+def train(small: bool) -> list[Subject]:
+    """Forward and backward passes: gradients by all weights, which come with each call, as they change in training."""
+    dense_layers = ((2, 8, 3),) if small else ((4, 256, 64), (8, 512, 64), (4, 1024, 256), (4, 4096, 1024))
+    images = ((2, 3, 6, 4),) if small else ((32, 64, 56, 64), (32, 256, 14, 256))
+    members = ((2, 2, 8, 3),) if small else ((10, 4, 64, 32),)
+    rows = ((5, 40),) if small else ((16384, 4096),)
+    return [
+        *(
+            trained(
+                f"mlp-{n}x{w}-b{b}",
+                "mlp",
+                partial(of.mlp_arrays, n, w, b),
+                (b, w),
+                6 * n * b * w**2 - 2 * b * w**2,
+            )
+            for n, w, b in dense_layers
+        ),
+        *(
+            trained(
+                f"conv-n{n}-c{c}-{s}-k{k}",
+                "conv",
+                partial(of.conv_arrays, n, c, s, k),
+                (n, k, s, s),
+                36 * n * c * k * s**2,
+            )
+            for n, c, s, k in images
+        ),
+        *(
+            trained(
+                f"ensemble-{k}x{n}x{w}-b{b}", "ensemble", partial(of.ensemble_arrays, k, n, w, b), (k, b, w)
+            )
+            for k, n, w, b in members
+        ),
+        *(
+            trained(
+                f"layer-norm-{m}x{n}",
+                "layer_norm",
+                partial(of.normal, x=(m, n), gamma=(n,), beta=(n,)),
+                (m, n),
+            )
+            for m, n in rows
+        ),
+    ]
+
+
+def trained(
+    name: str, kind: str, make: Callable[[], of.Arrays], result: tuple[int, ...], flops: int = 0
+) -> Subject:
+    """The gradients of a workload for a cotangent of its result's shape."""
+
+    def arrays() -> of.Arrays:
+        return {**make(), "out_bar": of.normal(out_bar=result)["out_bar"]}
+
+    return Subject(Workload(f"{name}-gradients", f"{kind}_gradients", arrays, 1e-3), flops, ways=BOTH)
+
+
 def calls(small: bool) -> list[Subject]:
     """What the host spends on a call, and on the first."""
     return [dense(2, 1, 8)] if small else [dense(8, 1, 64), dense(8, 64, 512), dense(8, 64, 1024)]
@@ -236,6 +292,7 @@ PARTS: Mapping[str, Part] = {
         Part("memory", "at least 0.90 of a copy's bytes a second", memory),
         Part("conv", "beside cuDNN", convolutions),
         Part("lstm", "beside cuDNN", lstm),
+        Part("train", "beside torch's autograd: forward pass and gradients by weights", train),
         Part("ensembles", "beside torch's batched products", ensembles),
         Part("strassen", "over the best classical: one level 1.12, two levels 1.22", strassen),
         Part(

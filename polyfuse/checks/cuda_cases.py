@@ -22,7 +22,7 @@ from polyfuse.ir import Nest
 from polyfuse.ir.gather import rows_of
 from polyfuse.ir.number_types import HALVES, is_real
 from polyfuse.ir.precision import PRECISIONS, Math
-from polyfuse.optim.gradients import vjp
+from polyfuse.optim.gradients import grad, vjp
 from polyfuse.rewrite import bilinear
 from polyfuse.runtime.samples import drawn, roundings
 from polyfuse.schedule import Schedule
@@ -79,6 +79,27 @@ def dense(
 def gradients(nest: Nest) -> Nest:
     """The gradients of a model by its input and its weights."""
     return vjp(nest, [t.name for t in nest.with_role("input", "constant") if is_real(t.dtype)])
+
+
+def upsampled() -> Nest:
+    """A transposed convolution of stride 2."""
+    rng = np.random.default_rng(5)
+    weight = rng.standard_normal((3, 4, 4, 4), np.float32)
+    return nn.lower(nn.conv_transpose(nn.input("x", (2, 3, 4, 3)), weight, stride=2, padding=1))
+
+
+def classifier() -> Nest:
+    """The loss of a small network of images and its gradients by the weights, with the statistics of the batch."""
+    x, target, seed = (
+        nn.input("x", (4, 3, 7, 6)),
+        nn.input("target", (4,), "int64"),
+        nn.input("seed", (), "int64"),
+    )
+    layers = nn.Conv2d(3, 5, 3, padding=1), nn.BatchNorm(5), nn.ReLU(), nn.MaxPool(2)
+    with nn.training(seed):
+        value = nn.cross_entropy(nn.Sequential(*layers, nn.Flatten(), nn.Linear(45, 6))(x), target)
+    nest = nn.lower(value)
+    return grad(nest, [t.name for t in nest.with_role("constant")])
 
 
 def by_strassen(*sizes: int, batch: int) -> Nest:
@@ -286,6 +307,33 @@ CASES: tuple[Case, ...] = (
     ),
     Case("gradients of a dropout", lambda: gradients(dropped(5, 67))),
     Case("gradients of an RNN", lambda: gradients(recurrent(nn.RNN(5, 9)))),
+    Case("gradients of an LSTM", lambda: gradients(recurrent(nn.LSTM(5, 9)))),
+    Case("gradients of a GRU", lambda: gradients(recurrent(nn.GRU(5, 9)))),
+    Case("gradients of a layer norm", lambda: gradients(nn.lower(nn.LayerNorm(45), batch=7))),
+    Case("gradients of a group norm", lambda: gradients(images(nn.GroupNorm(3, 6), features=(6, 5, 4)))),
+    Case("gradients of attention", lambda: gradients(attention(24, 8))),
+    Case("gradients of max pooling", lambda: gradients(images(nn.MaxPool(3, stride=2, padding=1)))),
+    Case(
+        "gradients of a depthwise convolution",
+        lambda: gradients(images(nn.Conv2d(3, 3, 3, groups=3), nn.ReLU())),
+    ),
+    Case("gradients of a transposed convolution", lambda: gradients(upsampled())),
+    Case("gradients of an embedding", lambda: gradients(nn.lower(words(), batch=(6, 9)))),
+    Case("gradients of an ensemble", lambda: gradients(ensemble(3, 17, 12, batch=9))),
+    Case("gradients of a classifier's loss, in training", classifier),
+    Case(
+        "gradients of 2 dense layers of 512", lambda: gradients(dense(512, 512, 512, batch=256)), small=False
+    ),
+    Case(
+        "gradients of a convolution of 64 channels",
+        lambda: gradients(images(nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), batch=4, features=(64, 28, 28))),
+        small=False,
+    ),
+    Case(
+        "gradients of dense layers by Strassen's algorithm",
+        lambda: gradients(by_strassen(128, 128, batch=128)),
+        small=False,
+    ),
     Case("convolution + ReLU", lambda: images(nn.Conv2d(3, 5, 3, padding="same"), nn.ReLU())),
     Case(
         "convolution in register tiles, padded",

@@ -47,6 +47,7 @@ from polyfuse.codegen.looptree.nodes import (
     variables,
     with_below,
 )
+from polyfuse.codegen.looptree.rename import renamed
 from polyfuse.ir.expression import call
 from polyfuse.ir.fresh_names import fresh
 from polyfuse.ir.masks import Mask, comparison, mask_of
@@ -96,18 +97,21 @@ def with_data_bounds(kernel: Kernel) -> Kernel:
     taken = {*kernel.arrays, *kernel.sizes, *variables(kernel.body)}
     buffers = {part.buffer for part in made}
     uses = {name: count for name, count in _uses(kernel.body).items() if name in buffers}
-    body = _Bounding(taken, places, uses).node(kernel.body)
+    loops = Counter(part.variable for part in nodes_in(kernel.body) if isinstance(part, For))
+    shared = {name for name, count in loops.items() if count > 1}
+    body = _Bounding(taken, places, uses, shared).node(kernel.body)
     return kernel if body is kernel.body else replace(kernel, body=body)
 
 
 class _Bounding:
     """Walks from the innermost loops outwards.
 
-    `uses` says how many stores touch each buffer.
+    `uses` says how many stores touch each buffer. Of `shared` variables several loops have the name: the one that a
+    single iteration gets is another, as a kernel's variable is either a loop's or has a value of its own.
     """
 
-    def __init__(self, taken: set[str], places: Places, uses: Mapping[str, int]) -> None:
-        self.taken, self.places, self.uses = taken, places, uses
+    def __init__(self, taken: set[str], places: Places, uses: Mapping[str, int], shared: set[str]) -> None:
+        self.taken, self.places, self.uses, self.shared = taken, places, uses, shared
         self.named: set[str] = set()
 
     def node(self, node: Node) -> Node:
@@ -160,7 +164,12 @@ class _Bounding:
             ast.Compare(ast.Name(name), [ast.Lt()], [high]),
         )
         inside = ast.BoolOp(ast.And(), list(ends))
-        here = Let(loop.variable, binary(ast.Sub(), ast.Name(name), bound.rest))
+        variable = loop.variable
+        if variable in self.shared:
+            variable = fresh(variable, self.taken)
+            self.taken.add(variable)
+            body = renamed(body, {loop.variable: variable}, {})
+        here = Let(variable, binary(ast.Sub(), ast.Name(name), bound.rest))
         return _if_it_runs(loop, block((*lets, Guard(inside, block((here, body))))))
 
     def _let(self, stem: str, value: ast.expr, into: list[Node]) -> str:

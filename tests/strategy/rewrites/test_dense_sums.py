@@ -13,6 +13,7 @@ from polyfuse.strategy.rewrites.reductions.dense_sums import (
     PASS,
     begun_by_others,
     pooled,
+    read_again,
     summed_over_batches,
     with_dense_sums,
 )
@@ -72,6 +73,25 @@ def test_a_convolution_that_a_sum_over_all_images_reads_is_in_tiles() -> None:
     np.testing.assert_allclose(pf.interpret(made, [data])["out"], expected, rtol=1e-4, atol=1e-5)
     of_an_image = pf.lower(nn.relu(y - nn.reshape(nn.mean(y, (2, 3)), (3, 32, 1, 1))))
     assert summed_over_batches(of_an_image) == ()
+
+
+def test_a_convolution_that_is_read_again_behind_another_is_in_tiles() -> None:
+    """A step of training: the mask of the ReLU is read again in the backward pass."""
+    x, first, second = nn.input("x", (2, 16, 6, 6)), weights(16, 16, 3, 3), weights(16, 16, 3, 3)
+    y = nn.conv2d(x, first, padding=1)
+    model = nn.conv2d(nn.relu(y), second, padding=1)
+    assert read_again(pf.lower(model)) == ()
+    nest = pf.vjp(pf.lower(nn.mean(model * model)), wrt=("w0",))
+    assert read_again(nest) == ("mac0",)
+    plan = plan_for(nest, ONE)
+    assert "microkernel" in {loop.bind for loop in plan.schedule.loops("mac0")}
+    assert any("for a reader behind a further product" in str(remark) for remark in plan.log)
+    made, _ = with_dense_sums(nest, ONE)
+    data = weights(2, 16, 6, 6), np.float32(1.0).reshape(())
+    (expected,) = pf.interpret(nest, [*data]).values()
+    np.testing.assert_allclose(
+        next(iter(pf.interpret(made, [*data]).values())), expected, rtol=1e-4, atol=1e-6
+    )
 
 
 def test_a_convolution_that_adds_to_what_others_began_is_in_tiles() -> None:

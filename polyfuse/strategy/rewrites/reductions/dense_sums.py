@@ -19,10 +19,16 @@ So does one that adds to what others began, as the gradient of what both branche
 channels of 4 x 4, four images, 9.8 ms without tiles and 0.67 with (one Zen 5 core). And so does a convolution whose
 results a sum over all images reads, as the statistics of batch norm in training are: they have to be in memory, and a
 tile's sums have a buffer only where nothing else sees them.
+
+    y[n, f, p] += …;  a = max(y, 0);  …;  y_bar = where(y <= 0, 0, a_bar)   ->   s[n, f, p] += …;  y = s;  a = max(y, 0)
+
+And so does one whose results are read again behind another product that came of them, as those of a convolution in a
+training step: no kernel has both. 512 channels of 2 x 2, four images, ReLU: 8.1 ms without tiles, 1.2 with.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from polyfuse.ir import Nest, Statement
@@ -47,12 +53,13 @@ def with_dense_sums(
     """The nest with such products summed apart where that is cheaper, and a sentence on each."""
     said: list[Remark] = []
     spread: dict[str, None] = {}
-    whole, begun = summed_over_batches(nest), begun_by_others(nest)
-    for name in dict.fromkeys((*pooled(nest), *whole, *begun)):
+    whole, begun, again = summed_over_batches(nest), begun_by_others(nest), read_again(nest)
+    for name in dict.fromkeys((*pooled(nest), *whole, *begun, *again)):
         made = own_sums(nest, name) if choose.asks(PASS, (name,)) else None
         if made is not None:
             sums, target = (one.statement(name).write.tensor for one in (made, nest))
-            why = " for a sum over all of it" if name in whole else ""
+            why = " for a reader behind a further product" if name in again else ""
+            why = " for a sum over all of it" if name in whole else why
             why = " and begins as others left it" if name in begun else why
             line = (
                 f"{name} reduces in {sums}, which is then stored in {target}{why}: columns lie across that."
@@ -113,6 +120,32 @@ def summed_over_batches(nest: Nest) -> tuple[str, ...]:
         ):
             found.append(s.name)
     return tuple(found)
+
+
+def read_again(nest: Nest) -> tuple[str, ...]:
+    """The products into temporaries across memory whose results are read again behind a product that came of them."""
+    order = [nest.statement(name) for name in statements(nest.order)]
+    products = {s.name: found[0] for s in order if s.is_reduction and (found := products_of(nest, s.name))}
+    return tuple(
+        name
+        for name, product in products.items()
+        if product.across and nest.tensor(nest.statement(name).write.tensor).role == "temporary"
+        if _is_read_behind(nest.statement(name).write.tensor, order, products)
+    )
+
+
+def _is_read_behind(target: str, order: Sequence[Statement], products: Collection[str]) -> bool:
+    """True if a statement reads a tensor, and what products of that tensor's values led to."""
+    near, far = {target}, set[str]()
+    for s in order:
+        reads = {access.tensor for access in s.reads}
+        if target in reads and reads & far:
+            return True
+        if reads & far or (reads & near and s.name in products):
+            far.add(s.write.tensor)
+        elif reads & near:
+            near.add(s.write.tensor)
+    return False
 
 
 def begun_by_others(nest: Nest) -> tuple[str, ...]:
