@@ -5,7 +5,7 @@ python -m benchmarks.gradients [--kernels gemm,lu] [--timed gemm] [--seconds 120
 Right: the gradients by all inputs agree with central differences of the interpreter in float64, at sizes of 3 to 9. The
 times are processor times of one thread at a tenth of LARGE, compiled without a search, in turns. Each kernel
 has a process of its own, which is given up after so many seconds for each of the two steps. Ten kernels are timed
-beside JAX, where it is installed, and the gradients of both compared.
+beside JAX and Enzyme, where they are installed, and the gradients compared.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -38,6 +39,12 @@ STEP = 1e-6
 
 ENOUGH = 1e-5
 """The largest error of a right gradient, of the derivative or of 1."""
+
+PEERS = {
+    "jax": ("JAX", "jax", "benchmarks.gradients_by_jax"),
+    "enzyme": ("Enzyme", "enzyme_ad", "benchmarks.gradients_by_enzyme"),
+}
+"""What each other side is called, its package, and the module whose `gradient` calls it."""
 
 TURNS = 7
 PART = 10
@@ -124,14 +131,14 @@ def timed(name: str) -> dict[str, Any]:
         both(**_copies(given), **seeds)
 
     row = {"compile_ratio": round((second - first) / (first - start), 2)}
-    peer = by_jax(name, given, {of: seeds[key] for of, key in found.cotangents.items()}, sizes.get("T", 0))
-    if peer is None:
-        one, two = in_turns(alone, whole)
-    else:
-        ours = dict(zip((t.name for t in found.nest.outputs), both(**_copies(given), **seeds), strict=True))
-        row["jax_error"] = difference({of: ours[key] for of, key in found.gradients.items()}, peer()[1])
-        one, two, other = in_turns(alone, whole, peer)
-        row |= {"jax_s": other, "jax_ratio": round(other / two, 2)}
+    cotangents = {of: seeds[key] for of, key in found.cotangents.items()}
+    peers = by_peers(name, given, cotangents, sizes.get("T", 0))
+    ours = dict(zip((t.name for t in found.nest.outputs), both(**_copies(given), **seeds), strict=True))
+    gradients = {of: ours[key] for of, key in found.gradients.items()}
+    errors = {side: difference(gradients, call()[1]) for side, call in peers.items()}
+    one, two, *others = in_turns(alone, whole, *peers.values())
+    for (side, error), other in zip(errors.items(), others, strict=True):
+        row |= {f"{side}_error": error, f"{side}_s": other, f"{side}_ratio": round(other / two, 2)}
     return {"forward_s": one, "forward_backward_s": two, "ratio": round(two / one, 2), **row}
 
 
@@ -139,22 +146,26 @@ def _copies(given: Mapping[str, Array]) -> dict[str, Array]:
     return {key: array.copy() for key, array in given.items()}
 
 
-def by_jax(
+def by_peers(
     name: str, given: Mapping[str, Array], seeds: Mapping[str, Array], steps: int
-) -> Callable[[], tuple[Any, Any]] | None:
-    """JAX's call for results and gradients, on one core; None for a kernel that it is not timed on, or without JAX."""
-    if find_spec("jax") is None:
-        return None
-    if hasattr(os, "sched_setaffinity"):
+) -> dict[str, Callable[[], tuple[Any, Any]]]:
+    """Calls of the other sides that are installed for results and gradients, on one core; none for other kernels."""
+    installed = {
+        side: module for side, (_, package, module) in PEERS.items() if find_spec(package) is not None
+    }
+    if installed and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # JAX has a thread for each CPU
-    from benchmarks.gradients_by_jax import PROGRAMS, gradient
-
-    return gradient(name, given, seeds, steps) if name in PROGRAMS else None
+    modules = {side: import_module(module) for side, module in installed.items()}
+    return {
+        side: module.gradient(name, given, seeds, steps)
+        for side, module in modules.items()
+        if name in module.PROGRAMS
+    }
 
 
 def difference(found: Mapping[str, Array], expected: Mapping[str, Any]) -> float:
     """The largest difference of a gradient, relative to the largest element of its array."""
-    arrays = {key: np.asarray(expected[key]) for key in found}
+    arrays = {key: np.asarray(expected[key]).reshape(array.shape) for key, array in found.items()}
     errors = [np.abs(found[key] - one).max() / max(np.abs(one).max(), 1e-30) for key, one in arrays.items()]
     return float(f"{max(errors):.1e}")
 
@@ -198,18 +209,23 @@ def line(row: Mapping[str, Any]) -> str:
     """One line of the table."""
     ratio = f"{row['ratio']:6.2f} times forward" if "ratio" in row else ""
     error = f"error {row['error']:.0e}" if "error" in row else ""
-    jax = f"JAX {row['jax_ratio']:.2f} x, differs by {row['jax_error']:.0e}" if "jax_ratio" in row else ""
-    return f"{row['kernel']:15} {row['result']:8} {error:12} {ratio} {jax} {row.get('why', '')}".rstrip()
+    peers = ", ".join(
+        f"{called} {row[f'{side}_ratio']:.2f} x, differs by {row[f'{side}_error']:.0e}"
+        for side, (called, *_) in PEERS.items()
+        if f"{side}_ratio" in row
+    )
+    return f"{row['kernel']:15} {row['result']:8} {error:12} {ratio} {peers} {row.get('why', '')}".rstrip()
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """How many are right, and the geometric means of the ratios to the forward pass and to JAX."""
+    """How many are right, and the geometric means of the ratios to the forward pass and to the other sides."""
     right = sum(row["result"] == "right" for row in rows)
     ratios = [row["ratio"] for row in rows if "ratio" in row]
     mean = f"; {statistics.geometric_mean(ratios):.2f} times forward over {len(ratios)}" if ratios else ""
-    peers = [row["jax_ratio"] for row in rows if "jax_ratio" in row]
-    if peers:
-        mean += f"; JAX takes {statistics.geometric_mean(peers):.2f} times as long over {len(peers)}"
+    for side, (called, *_) in PEERS.items():
+        peers = [row[f"{side}_ratio"] for row in rows if f"{side}_ratio" in row]
+        if peers:
+            mean += f"; {called} takes {statistics.geometric_mean(peers):.2f} times as long over {len(peers)}"
     return f"{right} of {len(rows)} right{mean}"
 
 
