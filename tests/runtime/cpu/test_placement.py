@@ -67,6 +67,34 @@ def test_workers_that_are_gone_are_found_anew() -> None:
     in_a_new_thread(called)
 
 
+def test_a_caller_that_wanders_in_a_call_is_held_in_later_ones() -> None:
+    def called() -> None:
+        allowed = os.sched_getaffinity(0)
+        seen: list[set[int]] = []
+
+        def wandering(fails: bool = False) -> None:
+            seen.append(os.sched_getaffinity(0))
+            if len(seen) == 1:
+                os.sched_setaffinity(0, allowed - {placement._TEAM.kept_off})
+                os.sched_setaffinity(0, allowed)
+            if fails:
+                raise ValueError("no")
+
+        call = placement.apart(wandering)
+        call()
+        placement._TEAM._workers = frozenset({2**22 - 1})  # OpenMP has ended its workers
+        with pytest.raises(ValueError, match="no"):
+            call(True)
+        here = placement._TEAM.kept_off
+        assert seen == [allowed, {here}]
+        assert os.sched_getaffinity(0) == allowed
+        assert {frozenset(os.sched_getaffinity(one)) for one in placement._workers()} == {
+            frozenset(allowed - {here})
+        }
+
+    in_a_new_thread(called)
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [*((name, "false") for name in placement.USERS_OWN), (placement.SWITCH, "off")]
 )
