@@ -15,7 +15,7 @@ PICTURE_SUFFIXES = (
 """What `draw` writes as text, and what matplotlib writes."""
 
 GPU_PARTS = (
-    "calls", "gemm", "tiles", "tensor", "memory", "conv", "lstm", "ensembles", "strassen", "grid",
+    "calls", "gemm", "tiles", "tensor", "memory", "conv", "lstm", "train", "ensembles", "strassen", "grid",
 )  # fmt: skip
 """The parts of gpu-bench, as benchmarks/gpu has them."""
 
