@@ -2,13 +2,15 @@
 
     python -m benchmarks.torch_models [NAME …] [--size 64] [--layers N] [--freeze] [--coverage] [--limit 150]
     python -m benchmarks.torch_models [NAME …] --peers eager,inductor,onnxruntime --threads 2
+    python -m benchmarks.torch_models [NAME …] --freeze [--unchecked] --nothing
     python -m benchmarks.torch_models --table FILE
 
 Each model has two processes of its own: one compiles it with an empty cache, one with what that one kept, and times it
-beside other sides. Each may take a number of seconds of a processor. `--rows FILE` appends its row to a file, as a line
-of JSON; `--table FILE` prints these. `--coverage` divides graphs and imports regions, and compiles nothing. Weights are
-random. The error is the largest difference to torch in float64, over the largest element. Models of torchvision and
-transformers are skipped where these are not installed.
+beside other sides. `--nothing` adds one that times a backend that computes nothing. Each may take a number of seconds
+of a processor. `--rows FILE` appends its row to a file, as a line of JSON; `--table FILE` prints these. `--coverage`
+divides graphs and imports regions, and compiles nothing. Weights are random. The error is the largest difference to
+torch in float64, over the largest element. Models of torchvision and transformers are skipped where these are not
+installed.
 """
 
 from __future__ import annotations
@@ -28,8 +30,11 @@ from typing import Any
 
 from benchmarks.fresh import with_threads
 from benchmarks.torch_models.cases import NAMES, Skipped
-from benchmarks.torch_models.measured import cold, warm
+from benchmarks.torch_models.measured import cold, none, warm
 from benchmarks.torch_models.peers import PEERS
+
+KINDS = ("cold", "warm", "none")
+"""The processes of a model (`measured`)."""
 
 BOUND = 1e-4
 """An error is right up to this, or up to four times that of torch's own float32."""
@@ -39,10 +44,13 @@ def alone(name: str, args: argparse.Namespace) -> None:
     """Print what is found about a model as lines of JSON; end the process after so many seconds of a processor."""
     threading.Thread(target=_stop_after, args=(args.limit,), daemon=True).start()
     try:
+        freeze = "unchecked" if args.unchecked else args.freeze
         if args.alone == "warm":
-            parts = warm(name, args.size, args.layers, args.freeze, args.peers)
+            parts = warm(name, args.size, args.layers, freeze, args.peers)
+        elif args.alone == "none":
+            parts = none(name, args.size, args.layers, args.peers)
         else:
-            parts = cold(name, args.size, args.layers, args.freeze, not args.coverage)
+            parts = cold(name, args.size, args.layers, freeze, not args.coverage)
         for part in parts:
             print(json.dumps(part), flush=True)
     except Skipped as reason:
@@ -56,12 +64,12 @@ def _stop_after(limit: float) -> None:
     os._exit(0)
 
 
-def measured(name: str, options: Sequence[str], threads: int, timed: bool) -> dict[str, Any]:
+def measured(name: str, options: Sequence[str], threads: int, kinds: Sequence[str]) -> dict[str, Any]:
     """The row of a model, from processes of its own."""
     row: dict[str, Any] = {"model": name, "threads": threads}
     with tempfile.TemporaryDirectory() as cache:
         environment = {**with_threads(threads), "POLYFUSE_CACHE": cache}
-        for kind in ("cold", "warm") if timed else ("cold",):
+        for kind in kinds:
             command = [sys.executable, "-m", "benchmarks.torch_models", "--alone", kind, name, *options]
             found = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
             for line in found.stdout.splitlines():
@@ -84,15 +92,16 @@ def table(every: Iterable[dict[str, Any]]) -> list[str]:
     """Lines of a table of rows; what is wrong or failed is said in the last column."""
     lines = [
         "| model | nodes | computed once | left to torch | MFLOP | % in polyfuse | regions | kernels | error "
-        "| error of torch | compile, CPU s | cached, CPU s | peak, MiB | ms | exported | eager | inductor "
-        "| onnxruntime | best over ours | best over exported | notes |",
-        "|" + "---|" * 21,
+        "| error of torch | compile, CPU s | cached, CPU s | peak, MiB | ms | torch alone | exported | eager "
+        "| inductor | onnxruntime | best over ours | best over exported | notes |",
+        "|" + "---|" * 22,
     ]
     for row in every:
         if "skipped" in row:
-            lines.append(f"| {row['model']} | skipped: {row['skipped']} |" + " |" * 19)
+            lines.append(f"| {row['model']} | skipped: {row['skipped']} |" + " |" * 20)
             continue
-        share, times = row.get("share"), ("ms", "exported ms", *(f"{one} ms" for one in PEERS))
+        share = row.get("share")
+        times = ("ms", "torch alone ms", "exported ms", *(f"{one} ms" for one in PEERS))
         cells = [
             row["model"] + (f", {row['layers']} layers" if row.get("layers") else ""),
             row.get("nodes", ""),
@@ -154,13 +163,19 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--size", type=int, default=64, help="rows and columns of images")
     parser.add_argument("--layers", type=int, help="layers of each transformer; their own number by default")
     parser.add_argument("--freeze", action="store_true", help="weights are constants")
+    parser.add_argument(
+        "--unchecked",
+        action="store_true",
+        help="weights are promised not to change, and modules of torch neither",
+    )
+    parser.add_argument("--nothing", action="store_true", help="time a backend that computes nothing, too")
     parser.add_argument("--coverage", action="store_true", help="compile nothing")
     parser.add_argument("--limit", type=float, default=150, help="seconds of a processor for each model")
     parser.add_argument("--rows", type=Path, help="a file to which rows are appended")
     parser.add_argument("--table", type=Path, help="a file of rows to print; of each model, the last")
     parser.add_argument("--peers", type=_peers, default=["eager"], help=f"some of {', '.join(PEERS)}")
     parser.add_argument("--threads", type=int, default=1, help="threads of every side")
-    parser.add_argument("--alone", choices=("cold", "warm"), help="in this process, as lines of JSON")
+    parser.add_argument("--alone", choices=KINDS, help="in this process, as lines of JSON")
     args = parser.parse_args(given)
     if args.table is not None:
         every = [json.loads(line) for line in args.table.read_text("utf-8").splitlines()]
@@ -181,9 +196,11 @@ def main(given: Sequence[str] | None = None) -> None:
         ",".join(args.peers),
         *(["--layers", str(args.layers)] if args.layers else []),
     ]
-    options += [flag for flag, on in (("--freeze", args.freeze), ("--coverage", args.coverage)) if on]
+    flags = ("--freeze", args.freeze), ("--unchecked", args.unchecked), ("--coverage", args.coverage)
+    options += [flag for flag, on in flags if on]
+    kinds = KINDS[:1] if args.coverage else KINDS if args.nothing else KINDS[:2]
     for name in args.names:
-        row = measured(name, options, args.threads, not args.coverage)
+        row = measured(name, options, args.threads, kinds)
         if args.rows is not None:
             with args.rows.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")

@@ -3,6 +3,7 @@
 cold: in a process whose cache is empty: coverage, the compile, the memory it takes, the error
 warm: in another one: the compile that finds its kernels in the cache, and times in turns with other sides; with weights
       as constants those of the nest by itself, too, as `from_torch` makes it
+none: a backend that computes nothing, in turns with the same sides: what torch takes around any backend
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from functools import partial
 from typing import Any
 
 import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
 
 import polyfuse as pf
 from benchmarks.torch_models.cases import case
@@ -23,14 +26,20 @@ from benchmarks.torch_models.coverage import coverage
 from benchmarks.torch_models.peers import peers
 from benchmarks.torch_models.written import Case
 from polyfuse.torch import backend
+from polyfuse.torch.options import Freeze
 from polyfuse.torch.record import Record
+from polyfuse.torch.whole import keep_whole
 
 Row = dict[str, Any]
 
 TURNS = 10
+"""Turns at least."""
+
+MOST_TURNS, SECONDS = 200, 1.0
+"""Turns at most, and the seconds after which there are no more: calls of microseconds have many."""
 
 
-def cold(name: str, size: int, layers: int | None, freeze: bool, whole: bool) -> Iterator[Row]:
+def cold(name: str, size: int, layers: int | None, freeze: Freeze, whole: bool) -> Iterator[Row]:
     """Yield a model's row after each measurement, so that a process stopped by its limit has printed a part of it."""
     made = _case(name, size, layers)
     with torch.no_grad():
@@ -52,7 +61,7 @@ def cold(name: str, size: int, layers: int | None, freeze: bool, whole: bool) ->
             yield from _cold(made, freeze, counted.region_flops, counted.flops)
 
 
-def warm(name: str, size: int, layers: int | None, freeze: bool, others: Sequence[str]) -> Iterator[Row]:
+def warm(name: str, size: int, layers: int | None, freeze: Freeze, others: Sequence[str]) -> Iterator[Row]:
     """Yield what a process finds that compiles a model again, and then times it beside others."""
     made = _case(name, size, layers)
     with torch.no_grad():
@@ -75,15 +84,45 @@ def warm(name: str, size: int, layers: int | None, freeze: bool, others: Sequenc
         yield {side: seconds * 1e3 for side, seconds in _shortest(calls).items()}
 
 
+def none(name: str, size: int, layers: int | None, others: Sequence[str]) -> Iterator[Row]:
+    """Yield what a call takes of a backend that computes nothing, in turns with other sides."""
+    made = _case(name, size, layers)
+    with torch.no_grad():
+        fast = torch.compile(made.model, backend=_nothing)
+        calls = {"torch alone ms": partial(fast, *made.args, **made.named)}
+        calls["torch alone ms"]()
+        calls |= {side: call for side, call, _ in peers(made, others) if not isinstance(call, str)}
+        yield {"torch alone ms": _shortest(calls)["torch alone ms"] * 1e3}
+
+
+def _nothing(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """A backend of AOTAutograd, as polyfuse is one, whose graphs return the same tensors in each call."""
+
+    def compiled(graph: torch.fx.GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], Any]:
+        (output,) = (node for node in graph.graph.nodes if node.op == "output")
+        metas = [node.meta["val"] for node in output.args[0]]
+        made = tuple(torch.zeros([int(size) for size in meta.shape], dtype=meta.dtype) for meta in metas)
+        boxed: Callable[[list[Any]], Any] = make_boxed_func(lambda *args: made)
+        return boxed
+
+    keep_whole(module)
+    traced: Callable[..., Any] = aot_autograd(fw_compiler=compiled, inference_compiler=compiled)(
+        module, inputs
+    )
+    return traced
+
+
 def _case(name: str, size: int, layers: int | None) -> Case:
     torch._dynamo.config.allow_rnn = True
     return case(name, size, layers)
 
 
-def _compiled(made: Case, freeze: bool) -> tuple[Record, Callable[[], Any], tuple[torch.Tensor, ...]]:
+def _compiled(made: Case, freeze: Freeze) -> tuple[Record, Callable[[], Any], tuple[torch.Tensor, ...]]:
     """A record of a model's graphs, a call, and the results of the first one."""
     record = Record()
-    options = {"freeze": True} if freeze else {}
+    options: dict[str, Any] = {"freeze": freeze} if freeze else {}
+    if freeze == "unchecked":
+        options["guard_filter_fn"] = torch.compiler.skip_guard_on_inbuilt_nn_modules_unsafe
     fast = torch.compile(made.model, backend=partial(backend, record=record), options=options)
     call = partial(fast, *made.args, **made.named)
     return record, call, _tensors(call())
@@ -97,7 +136,7 @@ def _exported(made: Case) -> Callable[[], Any]:
     return call
 
 
-def _cold(made: Case, freeze: bool, flops: dict[tuple[int, str], int], every: int) -> Iterator[Row]:
+def _cold(made: Case, freeze: Freeze, flops: dict[tuple[int, str], int], every: int) -> Iterator[Row]:
     model, args, named = made.model, made.args, made.named
     plain = _tensors(model(*args, **named))
     before = _memory()
@@ -158,7 +197,10 @@ def _shortest(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     found: dict[str, list[float]] = {name: [] for name in calls}
     order = random.Random(0)
-    for _ in range(TURNS):
+    since = time.perf_counter()
+    for turn in range(MOST_TURNS):
+        if turn >= TURNS and time.perf_counter() - since > SECONDS:
+            break
         for name in order.sample(sorted(calls), len(calls)):
             started = clock()
             calls[name]()

@@ -43,7 +43,8 @@ def backend(
         module: The graph.
         example_inputs: Its inputs; their values are not read.
         options: Arguments of `pf.compile` by name; fallback="eager", "inductor" or "error": what becomes of a node that
-            polyfuse does not compute; freeze=True: parameters and buffers are constants in graphs without gradients;
+            polyfuse does not compute; freeze=True: parameters and buffers are constants in graphs without gradients,
+            and "unchecked": that will not change;
             threads=2: how many threads a call uses at most.
         mode: torch.compile's mode; has to be None or "default".
         record: Is given what becomes of each graph.

@@ -32,6 +32,9 @@ COMPILE = (
 
 Fallback = Literal["eager", "inductor", "error"]
 
+Freeze = bool | Literal["unchecked"]
+"""Whether weights are constants; "unchecked" if a call is not to ask whether they have changed."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -41,13 +44,14 @@ class Options:
         compile: Arguments of `pf.compile` by name.
         fallback: "eager" leaves nodes that are not supported to torch, "inductor" to torch's own compiler; "error"
             refuses the graph and names them all.
-        freeze: True makes constants of parameters and buffers in graphs without gradients.
+        freeze: True makes constants of parameters and buffers in graphs without gradients; "unchecked" promises that
+            they do not change.
         threads: How many threads a call uses at most; None for all that this process may use.
     """
 
     compile: Mapping[str, Any] = field(default_factory=dict)
     fallback: Fallback = "eager"
-    freeze: bool = False
+    freeze: Freeze = False
     threads: int | None = None
 
     @staticmethod
@@ -70,8 +74,8 @@ class Options:
             expected = ", ".join(map(repr, get_args(Fallback)))
             raise BadArgument(f"{where}: fallback is {fallback!r}, expected one of {expected}")
         freeze = options.pop("freeze", False)
-        if not isinstance(freeze, bool):
-            raise BadArgument(f"{where}: freeze is {freeze!r}, expected True or False")
+        if not isinstance(freeze, bool) and freeze != "unchecked":
+            raise BadArgument(f"{where}: freeze is {freeze!r}, expected True, False or 'unchecked'")
         threads = options.pop("threads", None)
         unknown = sorted(set(options) - set(COMPILE))
         if unknown:

@@ -216,7 +216,8 @@ class Compiled(torch.nn.Module):
         held = self._holds(module, args)
         nest = nest_of(module, self._record.name, {one.name: one.tensor for one in held}, fixed)
         executable = compile(nest, **self._arguments(module))
-        return Compilation(module, nest, executable, HeldWeights(held), fixed)
+        weights = HeldWeights(held, checked=self._options.freeze != "unchecked")
+        return Compilation(module, nest, executable, weights, fixed)
 
     def _as_call(self, made: Compilation, values: Values) -> Call:
         """The call of an executable at some values of torch's symbols."""

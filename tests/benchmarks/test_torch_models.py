@@ -7,6 +7,7 @@ torch = pytest.importorskip("torch")
 from benchmarks.torch_models.__main__ import summary, table  # noqa: E402  # needs torch
 from benchmarks.torch_models.cases import case  # noqa: E402
 from benchmarks.torch_models.coverage import coverage  # noqa: E402
+from benchmarks.torch_models.measured import none  # noqa: E402
 
 
 def test_what_polyfuse_would_compute_of_a_model() -> None:
@@ -24,6 +25,12 @@ def test_the_case_of_a_name_is_the_same_again() -> None:
     assert all(torch.equal(a, b) for a, b in zip(first.args, second.args, strict=True))
     with torch.no_grad():
         assert torch.equal(first.model(*first.args)[0], second.model(*second.args)[0])
+
+
+def test_torch_alone_takes_some_time() -> None:
+    ((side, milliseconds),) = next(iter(none("vae", 16, None, ["eager"]))).items()
+    assert side == "torch alone ms"
+    assert 0 < milliseconds < 100
 
 
 def test_a_row_says_what_is_wrong() -> None:
@@ -48,7 +55,7 @@ def test_both_ways_into_polyfuse_are_compared_with_the_fastest_other_side() -> N
     row = {"model": "a", "error": 0.0, "error of torch": 0.0, "ms": 2.0, "exported ms": 1.0}
     row |= {"eager ms": 4.0, "onnxruntime ms": 1.5}
     *_, line = table([row])
-    assert "| 2 | 1 | 4 |  | 1.5 | 0.75 | 1.50 |" in line
+    assert "| 2 |  | 1 | 4 |  | 1.5 | 0.75 | 1.50 |" in line
     assert summary([row]) == (
         "1 of 1 right; by torch.compile 0 of 1 at least 1, geometric mean 0.75, worst 0.75; "
         "exported 1 of 1 at least 1, geometric mean 1.50, worst 1.50"

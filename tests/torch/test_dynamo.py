@@ -239,6 +239,17 @@ def test_frozen_weights_are_constants_and_follow_changes() -> None:
         assert torch.allclose(fast(torch.ones(7, 6)), model(torch.ones(7, 6)), atol=1e-6)
 
 
+def test_weights_that_are_promised_not_to_change_are_not_asked(monkeypatch) -> None:
+    model, record = torch.nn.Linear(6, 5).eval(), Record()
+    x, fast = torch.randn(4, 6), compiled(model, record, options={"freeze": "unchecked"})
+    with torch.no_grad():
+        assert torch.allclose(fast(x), model(x), atol=1e-6)
+        monkeypatch.setattr("polyfuse.torch.weights.ADDRESS", None)  # what asks would fail
+        assert torch.allclose(fast(x), model(x), atol=1e-6)
+    (region,) = record.graphs[0].regions
+    assert len(region.compiled[0].constants) == 2
+
+
 def test_graphs_with_gradients_are_not_frozen() -> None:
     model, record = torch.nn.Linear(3, 2), Record()
     compiled(model, record, options={"freeze": True})(torch.randn(4, 3)).sum().backward()

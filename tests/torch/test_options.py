@@ -31,7 +31,7 @@ from polyfuse.torch.record import Record  # noqa: E402
         ({"machine": "cray"}, "unknown machine 'cray'"),
         ({"force": {"speed": True}}, "no pass is called 'speed'"),
         ({"fallback": "later"}, "fallback is 'later', expected one of 'eager', 'inductor', 'error'"),
-        ({"freeze": 1}, "freeze is 1, expected True or False"),
+        ({"freeze": 1}, "freeze is 1, expected True, False or 'unchecked'"),
         ({"speed": 3}, "there is no speed; expected target"),
     ],
 )
