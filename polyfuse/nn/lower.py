@@ -63,7 +63,10 @@ def lower(
         )
     values = (model,) if isinstance(model, Value) else tuple(model) if isinstance(model, Iterable) else ()
     if not values or not all(isinstance(value, Value) for value in values):
-        raise BadArgument(f"lower takes a model, a value, or a tuple of values; given {model!r}")
+        raise BadArgument(
+            f"lower takes a model, a value, or a tuple of values; given {model!r}; pf.from_onnx takes files of ONNX, "
+            "pf.from_torch modules of torch"
+        )
     return lower_values(values, name or "graph")
 
 

@@ -23,7 +23,7 @@ from polyfuse.torch.known import fold
 from polyfuse.torch.options import Options
 from polyfuse.torch.record import Graph, Record, Region
 from polyfuse.torch.region import Compiled
-from polyfuse.torch.regions import divided, is_size, refusals
+from polyfuse.torch.regions import divided, is_size, refusals, shared
 from polyfuse.torch.whole import keep_whole
 
 LOG = logging.getLogger("polyfuse.torch")
@@ -137,7 +137,7 @@ def compiled_graph(
         )
         if weight
     }
-    whole, names = divided(module, refused)
+    whole, names = divided(module, refused | shared(module.graph))
     for name in names:
         part = whole.get_submodule(name)
         assert isinstance(part, torch.fx.GraphModule)

@@ -8,14 +8,16 @@ A region is worth a call if it computes something: views alone are torch's, whic
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import torch
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from polyfuse.frontend.importers import Refusal
+from polyfuse.frontend.importers import Refusal, Unsupported
 from polyfuse.frontend.torch.aten import VIEWS
+from polyfuse.frontend.torch.aten.registry import type_name, value_type
 from polyfuse.frontend.torch.graph import missing_of, refusal_of
 
 DEVICES = ("cpu", "cuda")
@@ -46,7 +48,13 @@ def refusals(graph: torch.fx.Graph) -> dict[torch.fx.Node, Refusal]:
     for node in graph.nodes:
         if node.op != "call_function" or node.target is operator.getitem:
             continue
-        refusal = _elsewhere(node) or refusal_of(node) or _unread(node) or _of_computed_rows(node, found)
+        refusal = (
+            _elsewhere(node)
+            or _of_other_kind(node)
+            or refusal_of(node)
+            or _unread(node)
+            or _of_computed_rows(node, found)
+        )
         if refusal is not None:
             found[node] = refusal
     for node in graph.nodes:
@@ -68,6 +76,19 @@ def _elsewhere(node: torch.fx.Node) -> Refusal | None:
         return Refusal(
             node.name, str(node.target), f"on device {device}; polyfuse has {' and '.join(DEVICES)}"
         )
+    return None
+
+
+def _of_other_kind(node: torch.fx.Node) -> Refusal | None:
+    """Why a node reads or makes tensors that no value stands for: complex or quantised ones."""
+    metas = (one.meta.get("val") for one in (node, *node.all_input_nodes))
+    for meta in (part for one in metas for part in (one if isinstance(one, list | tuple) else (one,))):
+        if not isinstance(meta, torch.Tensor):
+            continue
+        try:
+            value_type(type_name(meta.dtype))
+        except Unsupported as error:
+            return Refusal(node.name, str(node.target), str(error))
     return None
 
 
@@ -111,6 +132,44 @@ class _Supported(OperatorSupportBase):
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: torch.fx.Node) -> bool:
         """Whether a region may have the node."""
         return node.op == "call_function" and node not in self.refused
+
+
+def shared(graph: torch.fx.Graph) -> dict[torch.fx.Node, Refusal]:
+    """Return the views that leave a graph beside what they show, or beside other views of it.
+
+    y = relu(x); return y, y.T        the two are one memory: a write to either is seen in both
+
+    Args:
+        graph: A functional graph of ATen nodes.
+
+    Returns:
+        Refusals by node: torch makes these views, of what a region computes.
+    """
+    leaving = dict.fromkeys(next(node for node in graph.nodes if node.op == "output").all_input_nodes)
+    chains = [chain for chain in map(_shown_by, leaving) if chain[-1].op == "call_function"]
+    times = Counter(chain[-1] for chain in chains)
+    return {
+        node: Refusal(
+            node.name, str(node.target), "shows what another result shows, which torch lets be written to"
+        )
+        for chain in chains
+        if times[chain[-1]] > 1
+        for node in chain[:-1]
+    }
+
+
+def _shown_by(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """A node, what it is a view of, and so on to what is none."""
+    chain = [node]
+    while chain[-1].op == "call_function" and _is_view(chain[-1]) and chain[-1].all_input_nodes:
+        chain.append(chain[-1].all_input_nodes[0])
+    return chain
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    """Whether torch makes a node without a copy: a view, or one of several that its operand is."""
+    one = node.args[0] if node.target is operator.getitem else node
+    return str(one.target) in VIEWS - {"aten.flip.default"}
 
 
 def divided(

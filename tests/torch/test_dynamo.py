@@ -196,6 +196,50 @@ def test_mutation_aliases_and_views() -> None:
         assert ours.stride() == theirs.stride()
 
 
+@pytest.mark.parametrize(
+    "views",
+    [
+        lambda y: (y, y.t()),
+        lambda y: (y[1:], y),
+        lambda y: (y.t()[0], y.view(-1)),
+        lambda y: (y, *y.chunk(2)),
+    ],
+)
+def test_results_that_show_one_another_are_one_memory(views) -> None:
+    def function(x):
+        return views(torch.relu(x) * 2)
+
+    x = torch.randn(4, 3)
+    for found in (compiled(function, Record(), options=o)(x) for o in ({}, {"fallback": "error"})):
+        expected = function(x)
+        for one, right in zip(found, expected, strict=True):
+            assert torch.equal(one, right)
+        found[0].add_(1.0)
+        expected[0].add_(1.0)
+        for one, right in zip(found, expected, strict=True):
+            assert torch.equal(one, right)
+
+
+def test_a_first_layer_trains_whose_input_wants_no_gradient() -> None:
+    torch.manual_seed(7)
+    model = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3), torch.nn.ReLU())
+    x, record = torch.randn(2, 2, 5, 5), Record()
+    compiled(model, record)(x).sum().backward()
+    ours = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    model(x).sum().backward()
+    for one, p in zip(ours, model.parameters(), strict=True):
+        assert torch.allclose(one, p.grad, atol=1e-4)
+    assert not [refusal for graph in record.graphs for refusal in graph.left]
+
+
+def test_complex_tensors_are_left_to_torch_with_the_reason() -> None:
+    x, record = torch.randn(3, 3, dtype=torch.complex64), Record()
+    assert torch.allclose(compiled(lambda x: x * x + 1, record)(x), x * x + 1)
+    assert {"complex64" in str(one) for one in record.graphs[0].left} == {True}
+    assert not record.graphs[0].regions
+
+
 def test_truth_values_cross_regions() -> None:
     def f(x, mask):
         small = (x < 0) & mask

@@ -176,7 +176,7 @@ def value_of(node: Node, args: Any, kwargs: Any, fold: Fold | None, sizes: ReadS
         raise
     except PolyfuseError as error:
         raise Unsupported(str(error)) from error
-    return _checked(made, result)
+    return _checked(made, meta, sizes)
 
 
 def _of_rows(name: str, meta: Any, args: Any, kwargs: Any, sizes: ReadSize) -> Any:
@@ -193,9 +193,14 @@ def _of_rows(name: str, meta: Any, args: Any, kwargs: Any, sizes: ReadSize) -> A
         raise Unsupported(str(error)) from error
 
 
-def _checked(made: Any, result: Result) -> Any:
+def _checked(made: Any, meta: Any, sizes: ReadSize) -> Any:
     """What an importer made, of the type that was meant; Unsupported where its shape is another."""
-    first = made[0] if isinstance(made, tuple) else made
+    pairs = zip(made, meta, strict=False) if isinstance(made, tuple) else [(made, meta)]
+    there = ((one, said) for one, said in pairs if not isinstance(one, Missing) and hasattr(said, "shape"))
+    first, said = next(there, (None, None))
+    if first is None:
+        return made
+    result = Result.of(said, sizes)
     if first.shape != result.shape:
         raise Unsupported(f"its result has the shape {first.shape}, and torch says {result.shape}")
     if isinstance(made, tuple) or result.dtype == "bool" or first.dtype == result.element:

@@ -96,6 +96,14 @@ WHOLE = {
         ),
         [(1, 4, 4, 2)],
     ),
+    "windows added up": (
+        lambda x: (
+            F.fold(x, (5, 5), 3, padding=1),
+            F.fold(x[..., :4], (7, 6), 3, stride=(3, 2), dilation=(1, 1)),
+            F.fold(x[0, :, :4], (8, 9), 3, dilation=2, stride=3),
+        ),
+        [(2, 18, 25)],
+    ),
     "triangles": (lambda x: (x.tril(), x.triu(1), x.tril(-1)), [(3, 4)]),
     "windows": (lambda x: (x.unfold(1, 3, 2), x.diff()), [(2, 7)]),
     "convolution": (
@@ -129,6 +137,8 @@ WHOLE = {
             x[:, torch.arange(3)[:, None], torch.tensor([3, 1])],
             x[torch.tensor([[0, 1], [1, -1]])],
             x[torch.arange(2)[:, None, None], torch.tensor([2, 0])],
+            x.index_select(1, torch.tensor([2, 0, 2])),
+            x.index_select(-1, torch.tensor([3])),
         ),
         [(2, 3, 4)],
     ),

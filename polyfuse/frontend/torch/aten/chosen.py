@@ -13,7 +13,7 @@ import numpy as np
 from polyfuse import nn
 from polyfuse.frontend.importers import Unsupported, converted, required
 from polyfuse.frontend.torch.aten.registry import Result, aten
-from polyfuse.frontend.torch.aten.views import LONGEST
+from polyfuse.frontend.torch.aten.views import LONGEST, known_integers, taken
 from polyfuse.nn.graph import INTEGERS, Value
 
 
@@ -41,6 +41,9 @@ def gather(result: Result, x: Any, dim: int, index: Any, **_: Any) -> Value:
 @aten("index_select.default")
 def index_select(result: Result, x: Any, dim: int, index: Any) -> Value:
     """The elements along an axis that a vector of integers chooses."""
+    known = known_integers(index)
+    if known is not None and x.rank:
+        return taken(required(converted(x, result.element), "the tensor"), known, dim % x.rank)
     value, axis, places = _operands(result, x, dim, index)
     return nn.take(value, places, axis)
 

@@ -119,6 +119,33 @@ def conv_transpose(
     return convolution(result, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 
+@aten("col2im.default")
+def fold(
+    result: Result, x: Any, size: Sequence[int], window: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes
+) -> Value:
+    """Windows (N, C r s, places) added up to images (N, C, H, W): a transposed convolution of ones, one for each place.
+
+    A filter of channel c r s + k is 1 at k, and 0 elsewhere in its window.
+    """
+    dtype = floating(result)
+    windows, steps, widths, spread = (_each(sizes, 2) for sizes in (window, stride, padding, dilation))
+    reached = [apart * (count - 1) + 1 for apart, count in zip(spread, windows, strict=True)]
+    places = [
+        (extent + 2 * width - reach) // step + 1
+        for extent, width, reach, step in zip(size, widths, reached, steps, strict=True)
+    ]
+    more = [
+        extent - ((count - 1) * step - 2 * width + reach)
+        for extent, count, step, width, reach in zip(size, places, steps, widths, reached, strict=True)
+    ]
+    batch, channels = x.shape[:-2], x.shape[-2] // prod(windows)
+    each = nn.reshape(converted(x, dtype), (*(batch or (1,)), x.shape[-2], *places))
+    ones = np.tile(np.eye(prod(windows), dtype=dtype), (channels, 1)).reshape(-1, 1, *windows)
+    pairs = [(width, width) for width in widths]
+    made = nn.conv_transpose(each, nn.constant(ones), None, steps, pairs, more, spread, channels)
+    return made if batch else nn.reshape(made, made.shape[1:])
+
+
 @aten("convolution_backward.default")
 def convolution_backward(
     result: Result,

@@ -289,10 +289,10 @@ def embedding(_: Result, table: Any, rows: Any, *__: Any) -> Value:
     size = table.shape[0]
     if known.size and not (isinstance(size, int) and 0 <= known.min() <= known.max() < size):
         raise Unsupported(f"rows chosen by known numbers that a table of {size} rows does not have")
-    return nn.reshape(_taken(table, known, 0), (*known.shape, *table.shape[1:]))
+    return nn.reshape(taken(table, known, 0), (*known.shape, *table.shape[1:]))
 
 
-def _taken(x: Value, known: np.ndarray[Any, Any], axis: int) -> Value:
+def taken(x: Value, known: np.ndarray[Any, Any], axis: int) -> Value:
     """The elements along an axis with known numbers, of any shape, as a list: in slices, or chosen from few of them."""
     flat = known.reshape(-1)
     turns = int(np.count_nonzero(np.diff(flat, 2)))
@@ -357,7 +357,7 @@ def index(result: Result, x: Any, places: Sequence[Any]) -> Value:
     if len(arrays) > 1 and not _one_each(axes, arrays):
         value, axes, arrays = _as_one_axis(value, axes, arrays)
     for axis, numbers in zip(axes, arrays, strict=True):
-        value = _taken(value, numbers, axis)
+        value = taken(value, numbers, axis)
     return value if value.shape == result.shape else nn.reshape(value, result.shape)
 
 
