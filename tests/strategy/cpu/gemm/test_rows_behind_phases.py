@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 import polyfuse as pf
 from polyfuse import nn
@@ -52,4 +53,18 @@ def test_a_bias_behind_phases_in_tiles_goes_along_rows_of_memory() -> None:
     run = pf.compile(nest, target="cpu", machine=replace(pf.Machine.preset("zen5"), units=1))
     assert "load_transposed(" not in run.source
     given = rng.standard_normal((2, 32, 16, 16)).astype(np.float32)
+    np.testing.assert_allclose(run(given), pf.interpret(nest, [given])["out"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("filters", "rows"), [(3, 3), (8, 0)])
+def test_phases_of_few_filters_run_along_rows_of_pixels(filters: int, rows: int) -> None:
+    """Of four; the last one is in a kernel with the bias and the function behind it, and stays in tiles of filters."""
+    rng = np.random.default_rng(6)
+    w, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((16, filters, 4, 4), (filters,)))
+    x = nn.input("x", (2, 16, 32, 32))
+    nest = pf.lower(nn.sigmoid(nn.conv_transpose(x, w, b, stride=2, padding=1)))
+    run = pf.compile(nest, target="cpu", machine=replace(pf.Machine.preset("zen5"), units=1))
+    assert run.source.count("row_mac_windows(\n") == rows
+    assert str(run.explain()).count("sums along rows: ") == rows
+    given = rng.standard_normal((2, 16, 32, 32)).astype(np.float32)
     np.testing.assert_allclose(run(given), pf.interpret(nest, [given])["out"], rtol=1e-4, atol=1e-5)
