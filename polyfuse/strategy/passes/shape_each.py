@@ -218,7 +218,9 @@ def _in_rows(task: Task, blocks: list[Group], machine: CpuMachine) -> Shaped | N
         return None
     if any(one.reads and not isinstance(one.body, Read) for one in others):
         return None
-    (product,) = products_of(nest, sums[0])[:1]
+    product = next(iter(products_of(nest, sums[0])), None)
+    if product is None:
+        return None
     lanes = machine.vector_bytes // nest.tensor(nest.statement(sums[0]).write.tensor).itemsize
     if FEW * task.model.counts.box_of(sums[0], {product.columns}) > lanes:
         return None
