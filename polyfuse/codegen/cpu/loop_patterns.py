@@ -25,7 +25,13 @@ from polyfuse.codegen.cpu.patterns.no_unroll import rows_not_written_out
 from polyfuse.codegen.cpu.patterns.nontemporal_stores import streams_inside
 from polyfuse.codegen.cpu.patterns.outer_loop_vectorize import rows_abreast
 from polyfuse.codegen.cpu.patterns.reduced_row import reduced_row_call
-from polyfuse.codegen.cpu.patterns.scalar_promotion import Gathered, gathered
+from polyfuse.codegen.cpu.patterns.scalar_promotion import (
+    Gathered,
+    KeptReads,
+    around_one_value,
+    gathered,
+    kept_reads,
+)
 from polyfuse.codegen.cpu.patterns.short_rows import short_row_call
 from polyfuse.codegen.cpu.patterns.stencil_row import reads_several, stencil_row, two_rows
 from polyfuse.codegen.cpu.patterns.tile_init import first_values
@@ -89,6 +95,9 @@ class LoopPrinter(Protocol):
 
     def held_in_registers(self, node: For, held: Gathered) -> Lines:
         """A loop whose sums are in variables."""
+
+    def holding(self, node: For, kept: KeptReads) -> Lines:
+        """A loop behind the loads of what it reads in one place."""
 
     def doacross(self, node: For) -> Lines:
         """A loop whose values cores take in turns, each waiting for steps of the one before."""
@@ -220,6 +229,21 @@ def _stencil_row(p: LoopPrinter, loop: For) -> Lines | None:
     return stencil_row(loop, p.place, p.unused, p.vector_row)
 
 
+def _kept_reads(p: LoopPrinter, loop: For) -> Lines | None:
+    if loop.bind not in (None, "vector"):
+        return None
+    found = kept_reads(loop, p.unused)
+    return None if found is None else p.holding(loop, found)
+
+
+def _around_one_value(p: LoopPrinter, loop: For) -> Lines | None:
+    pieces = around_one_value(loop, p.facts.ranges)
+    if pieces is None:
+        return None
+    before, here, behind = pieces
+    return [*p.loop(before), *p.plain_loop(here), *p.loop(behind)]
+
+
 def _whole_registers(p: LoopPrinter, loop: For) -> Lines | None:
     if loop.bind != "vector" or not (_lies_apart(loop) or reads_several(loop)):
         return None
@@ -307,6 +331,8 @@ CPU_PATTERNS = (
         "short_row", _short_row, "a few whole vectors instead of the scalars that LLVM would write out"
     ),
     LoopPattern("stencil_row", _stencil_row, "aligned vectors, of which neighbours are taken from registers"),
+    LoopPattern("kept_reads", _kept_reads, "what a loop reads in one place and never writes is a variable"),
+    LoopPattern("around_one_value", _around_one_value, "the one value apart at which it writes that"),
     LoopPattern("whole_registers", _whole_registers, "vectors as wide as registers, where LLVM takes half"),
     # loops on cores
     LoopPattern("doacross", _doacross, "cores take values in turns and wait for steps of the value before"),

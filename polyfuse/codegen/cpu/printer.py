@@ -30,7 +30,7 @@ from polyfuse.codegen.cpu.parallel import InRegions, is_region, read_here
 from polyfuse.codegen.cpu.patterns.no_unroll import not_written_out
 from polyfuse.codegen.cpu.patterns.nontemporal_stores import in_lines, streamed, streams_inside
 from polyfuse.codegen.cpu.patterns.outer_loop_vectorize import rows_abreast
-from polyfuse.codegen.cpu.patterns.scalar_promotion import Gathered
+from polyfuse.codegen.cpu.patterns.scalar_promotion import Gathered, KeptReads
 from polyfuse.codegen.cpu.patterns.transposed.joined_loops import Shapes
 from polyfuse.codegen.cpu.patterns.transposed.stores import transposed_store
 from polyfuse.codegen.cpu.patterns.vectors_abreast import vectors_abreast
@@ -259,6 +259,14 @@ class CpuEmitter(InRegions):
         self.totals = frozenset()
         lines = [f"{name} = {element}" for name, element in kept]
         lines += [*loop, *(f"{element} = {name}" for name, element in kept)]
+        if surely_runs(node):
+            return lines
+        return [f"if {operand(node.low)} < {operand(node.high)}:", *self._indented(lines)]
+
+    def holding(self, node: For, kept: KeptReads) -> list[str]:
+        """for j: y[i, j] *= y[i, k]  ->  kept = y[i, k]; for j: y[i, j] *= kept."""
+        lines = [f"{name} = {ast.unparse(self.place(element))}" for name, element in kept.values]
+        lines += self.loop(kept.loop)
         if surely_runs(node):
             return lines
         return [f"if {operand(node.low)} < {operand(node.high)}:", *self._indented(lines)]

@@ -19,6 +19,7 @@ from polyfuse.ir import Nest, Tensor, statement
 from polyfuse.machine import KiB, MiB, cpu
 from polyfuse.strategy import plan_for
 from tests.codegen.cpu.patterns.test_outer_loop_vectorize import abreast, filtered
+from tests.codegen.cpu.patterns.test_scalar_promotion import through_each, to_the_right
 from tests.codegen.cpu.patterns.transposed.test_stores import convolution
 from tests.schedule.test_dot_microkernel import dots
 from tests.schedule.test_dot_microkernel import tiled as in_dots
@@ -133,6 +134,8 @@ PROGRAMS: dict[str, Callable[[], pf.Schedule]] = {
     "sum_in_register": lambda: pf.Schedule(row_sums).vectorize("S0", "j"),
     "short_row": lambda: dense(64),
     "stencil_row": lambda: pf.Schedule(smooth_row).vectorize("S0", "j"),
+    "kept_reads": lambda: pf.Schedule(to_the_right),
+    "around_one_value": lambda: pf.Schedule(through_each),
     "whole_registers": lambda: pf.Schedule(down).vectorize("S0", "i"),
     "doacross": lambda: (
         pf.Schedule(swept).skew("S0", "i", by="_t").tile("S0", _t=2, i=3).bind("S0", _t="pipeline")

@@ -1,4 +1,5 @@
-"""Reductions of vector loops in variables: which are held, under what names, and that the values are right."""
+"""Sums of vector loops and elements that loops read alone in variables: which, by what names, with right values."""
+# ruff: noqa: F821, UP037
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import pytest
 
 import polyfuse as pf
 from papers.polybench import KERNELS
-from polyfuse.codegen.cpu.patterns.scalar_promotion import gathered
+from polyfuse.codegen.cpu.patterns.scalar_promotion import around_one_value, gathered, kept_reads
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Node, Store
 from polyfuse.ir.scalar import read
 
@@ -100,3 +101,103 @@ def test_rows_jammed_by_hand_sum_what_the_function_does() -> None:
     net(**ours)
     kernel.nest.python(**theirs)
     np.testing.assert_allclose(ours["y"], theirs["y"], rtol=1e-12)
+
+
+def loop(low: str, high: str, target: Element, *reads: Element) -> For:
+    bounds = (ast.parse(text, mode="eval").body for text in (low, high))
+    return For("j", *bounds, 1, None, add(target, *reads, op="="))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "target", "read"),
+    [
+        ("k + 1", "n", ("i", "j"), ("i", "k")),
+        ("0", "k", ("i", "j"), ("i", "k")),
+        ("max(5, k + 1)", "n", ("i", "j"), ("i", "k")),
+        ("0", "min(n, k - 2)", ("i", "j + 2"), ("i", "k")),
+        ("0", "k + 1", ("i", "-j"), ("i", "1 + 3")),
+        ("0", "n", ("i", "j"), ("i + 1", "k")),
+    ],
+)
+def test_what_a_loop_never_writes_is_kept(
+    low: str, high: str, target: tuple[str, ...], read: tuple[str, ...]
+) -> None:
+    found = kept_reads(loop(low, high, element("t", *target), element("t", *read)), lambda name: name)
+    assert found is not None
+    assert [(name, str(place)) for name, place in found.values] == [("t_kept", str(element("t", *read)))]
+    assert isinstance(found.loop.body, Store)
+    assert found.loop.body.reads == (Element("t_kept", (), "float64"),)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "target", "read"),
+    [
+        ("k", "n", ("i", "j"), ("i", "k")),
+        ("0", "k + 1", ("i", "j"), ("i", "k")),
+        ("0", "n", ("i", "j"), ("m", "k")),
+        ("k + 1", "n", ("i", "j"), ("i", "j - 1")),
+        ("k + 1", "n", ("i", "j // 2"), ("i", "k")),
+    ],
+)
+def test_what_a_loop_may_write_is_not_kept(
+    low: str, high: str, target: tuple[str, ...], read: tuple[str, ...]
+) -> None:
+    assert kept_reads(loop(low, high, element("t", *target), element("t", *read)), lambda name: name) is None
+
+
+def test_a_second_statement_that_writes_it_counts() -> None:
+    first = add(element("t", "i", "j"), element("t", "i", "k"), op="=")
+    second = add(element("t", "i", "k"), element("x", "j"), name="T", op="=")
+    bounds = (ast.parse(text, mode="eval").body for text in ("k + 1", "n"))
+    assert kept_reads(For("j", *bounds, 1, None, Block((first, second))), lambda name: name) is None
+
+
+def test_a_loop_comes_apart_around_the_one_value_that_writes_what_others_read() -> None:
+    found = around_one_value(loop("0", "100", element("t", "i", "j"), element("t", "i", "k")), {})
+    assert found is not None
+    bounds = [(ast.unparse(each.low), ast.unparse(each.high)) for each in found]
+    assert bounds == [("0", "min(100, k)"), ("max(0, k)", "min(100, k + 1)"), ("max(0, k + 1)", "100")]
+
+
+@pytest.mark.parametrize(
+    ("target", "read"), [(("j", "i"), ("k", "i")), (("i", "j"), ("m", "k")), (("i", "2 * j"), ("i", "k"))]
+)
+def test_a_loop_across_memory_or_that_may_never_meet_stays(
+    target: tuple[str, ...], read: tuple[str, ...]
+) -> None:
+    assert around_one_value(loop("0", "100", element("t", *target), element("t", *read)), {}) is None
+
+
+@pf.nest
+def to_the_right(t: "f64[N, N]"):
+    for i in range(N):
+        for k in range(i, N):
+            for j in range(k + 1, N):
+                t[i, j] = max(t[i, j], t[i, k] + t[k, j])
+
+
+@pf.nest
+def through_each(p: "f64[N, N]"):
+    for k in range(N):
+        for i in range(N):
+            for j in range(N):
+                p[i, j] = min(p[i, j], p[i, k] + p[k, j])
+
+
+@pf.nest
+def from_the_last(p: "f64[N, N]"):
+    for k in range(N):
+        for i in range(N):
+            for j in range(N - 1, -1, -1):
+                p[i, j] = 0.5 * p[i, j] + 0.25 * p[i, N - 1 - k] * p[k, j]
+
+
+@pytest.mark.parametrize("function", [to_the_right, through_each, from_the_last])
+@pytest.mark.parametrize("size", [1, 2, 5, 19, 40])
+def test_such_loops_give_what_python_does(function: pf.PythonNest, size: int) -> None:
+    """Negative distances, too, by which p[k, k] < 0 changes what the rows behind it read."""
+    given = np.random.default_rng(size).normal(size=(size, size))
+    ours, theirs = given.copy(), given.copy()
+    pf.compile(function, target="cpu", sizes={"N": size})(ours)
+    function.python(theirs)
+    np.testing.assert_array_equal(ours, theirs)
