@@ -374,19 +374,22 @@ def corner_of(touched: isl.Map, d: int) -> tuple[isl.PwAff, isl.Val]:
 
 
 def corner_in(buffer: Buffer, touched: isl.Map, d: int, axis: int) -> tuple[isl.PwAff, isl.Val]:
-    """The same for an axis of a buffer: panels begin at a multiple of their width if no more of them are needed.
+    """The same for an axis of a buffer: panels begin at their phase, if they have one and the box begins at a number.
 
-    Tiles of a loop begin at multiples, too: for j >= 1 in tiles of 32, one tile reads elements 32 to 63, which are one
-    panel if the first one begins at 0, and lie in two if it begins at 1.
+    For j >= 1 in tiles of 32, one tile reads elements 32 to 63, which are one panel if the first one begins at 0, and
+    lie in two if it begins at 1. Without a phase panels begin at a multiple of their width if no more are needed.
     """
     low, extent = corner_of(touched, d)
     panel = buffer.panel if buffer.layout is None else None
     if panel is None or panel.axis != axis or not extent.is_int() or not low.is_cst() or low.n_piece() != 1:
         return low, extent
     ((_, first),) = low.get_pieces()
-    more = first.get_constant_val().mod(isl.Val(panel.width))
-    panels = (int(size.to_python()) // panel.width for size in (extent, extent.add(more)))
-    return (low, extent) if len(set(panels)) > 1 else (low.add_constant_val(more.neg()), extent.add(more))
+    more = first.get_constant_val().sub(isl.Val(panel.phase or 0)).mod(isl.Val(panel.width))
+    if panel.phase is None:
+        panels = (int(size.to_python()) // panel.width for size in (extent, extent.add(more)))
+        if len(set(panels)) > 1:
+            return low, extent
+    return low.add_constant_val(more.neg()), extent.add(more)
 
 
 def _is_whole(function: isl.PwAff) -> bool:

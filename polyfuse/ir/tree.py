@@ -35,10 +35,14 @@ class Panel:
     """A layout: the tensor in panels of `width` elements along `axis`, one panel after the other.
 
     axis 1, width 32:  t[k, j]  ->  panel[j // 32, k, j % 32]      the elements of a panel's row are neighbours
+
+    With a `phase` panels begin at elements that leave it as a remainder by the width, as the tiles of who reads them
+    do; otherwise at the first element that is held, or where this needs no more panels, at a multiple.
     """
 
     axis: int
     width: int
+    phase: int | None = None
 
 
 @dataclass(frozen=True)

@@ -29,13 +29,15 @@ from polyfuse.ir.tree import (
     Buffer,
     Leaf,
     Loop,
+    Panel,
     Tree,
+    loops_around,
     replace_node,
     sequence,
     walk,
 )
 from polyfuse.schedule.promote.copy_order import ordered_with_copies
-from polyfuse.sets import IN, OUT, SET, dim_names, dimension, greatest, param_names
+from polyfuse.sets import IN, OUT, SET, dim_names, dimension, greatest, least_and_most, param_names
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,10 @@ def copied_in(
         order,
         frozenset(touched),
     )
-    panel = None if place.panel is None else replace(place.panel, axis=place.panel.axis + len(around))
+    panel = place.panel
+    if panel is not None:
+        panel = replace(panel, axis=panel.axis + len(around))
+        panel = replace(panel, phase=_phase(extended, tree, loop, tuple(changed), tensor, panel))
     buffer = replace(place, tensor=tensor, panel=panel)
     widest = what.footprint if what.padded is None else what.padded
     return sized(Promoted(extended, _with_copies(tree, loop, prefix, blocks, copies, widest, buffer)), buffer)
@@ -134,6 +139,34 @@ def sized(done: Promoted, buffer: Buffer) -> Promoted:
     home = next(loop for loop, other in buffers_of(done.tree) if other is buffer)
     geometry(done.nest, done.tree, home, buffer)
     return done
+
+
+def _phase(
+    nest: Nest, tree: Tree, loop: Loop, readers: tuple[str, ...], tensor: str, panel: Panel
+) -> int | None:
+    """The remainder by a panel's width at which tiles of the readers begin; None if they have none in common.
+
+    j in tiles of 16, which read element j + 1: 1.
+    """
+    found = set[int | None]()
+    for name in readers:
+        inside = [each for each in loops_around(tree, name) if any(each is other for other in walk(loop))]
+        for access in (a for a in nest.statement(name).reads if a.tensor == tensor):
+            along = access.subscripts().get_pw_aff(panel.axis)
+            remainders = (
+                least_and_most(along.sub(each.date(name)).mod_val(isl.Val(panel.width)), nest.domains[name])
+                for each in reversed(inside)
+                if _moves_with(along, each.date(name))
+            )
+            same = (low for low, high in remainders if low.is_int() and low.eq(high))
+            first = next(same, None)
+            found.add(None if first is None else int(first.to_python()))
+    return found.pop() if len(found) == 1 else None
+
+
+def _moves_with(along: isl.PwAff, date: isl.PwAff) -> bool:
+    """True if two functions share a dimension."""
+    return any(along.involves_dims(IN, d, 1) and date.involves_dims(IN, d, 1) for d in range(along.dim(IN)))
 
 
 def prefix_map(domain: isl.Set, name: str, prefix: tuple[Loop, ...]) -> isl.Map:

@@ -40,19 +40,26 @@ def test_panels_that_are_none(panel: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "shape", "apart"),
-    [(1, 64, "2, 16, 32", False), (40, 64, "16, 32", False), (1, 65, "2, 16, 32", True)],
+    ("low", "high", "read", "shape", "apart"),
+    [
+        (1, 64, "j", "2, 16, 32", False),
+        (40, 64, "j", "16, 32", False),
+        (1, 65, "j", "3, 16, 32", False),
+        (0, 64, "j + 1", "2, 16, 32", False),
+        (1, 64, "64 - j", "2, 16, 32", True),
+    ],
 )
-def test_panels_begin_where_tiles_do_unless_more_are_needed(
-    low: int, high: int, shape: str, apart: bool
+def test_panels_begin_where_tiles_of_their_readers_do(
+    low: int, high: int, read: str, shape: str, apart: bool
 ) -> None:
+    """Elements 1 to 64 in three panels where tiles begin at 0, and in two where they begin at 1."""
     tensors = [
         Tensor("x", (8, 16), "float32", "input"),
-        Tensor("w", (16, high), "float32", "input"),
+        Tensor("w", (16, 65), "float32", "input"),
         Tensor("y", (8, high), "float32", "inout"),
     ]
     domain = f"{{ mac[i, j, k] : 0 <= i < 8 and {low} <= j < {high} and 0 <= k < 16 }}"
-    nest = Nest.of(tensors, [statement(domain, "y[i, j] += x[i, k] * w[k, j]")])
+    nest = Nest.of(tensors, [statement(domain, f"y[i, j] += x[i, k] * w[k, {read}]")])
     s = pf.Schedule(nest).tile("mac", i=4, j=32, k=16).reorder("mac", "k", "i", "j", "k_in", "i_in", "j_in")
     net = pf.compile(nest, target="cpu", schedule=s.promote("w", "mac", at="k", panel=(1, 32)))
     assert f"w_local = on_stack(({shape}), np.float32)" in net.source
