@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 KiB, MiB, GiB = 2**10, 2**20, 2**30
 
 UNBOUNDED = 2**62
 """The size of a level that holds whatever there is."""
+
+STEPS = 40
+"""Steps towards the fixed point of `missing`, each of which multiplies its error by less than 1."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,7 @@ class Level:
         drawn_by: The number of units that saturate a shared level's bandwidth.
         reading: The bandwidth of reads alone, relative to `bandwidth`.
         rows: The bandwidth of about a dozen rows read at once, relative to `bandwidth`.
+        missing: The part of what is read that comes from the last level instead, as this one is too small for all.
     """
 
     name: str
@@ -31,6 +36,28 @@ class Level:
     drawn_by: int = 1
     reading: float = 1.0
     rows: float = 1.0
+    missing: float = 0.0
+
+
+def missing(size: float, kept: float) -> float:
+    """Return the part of a working set that a cache does not have when it is gone through again and again.
+
+    A cache of n lines replaces any of them at a miss: a line stays, with (1 - 1/n) at each miss, until it is read again
+    after `missing * size / kept * n` of them. So missing = 1 - exp(-missing * size / kept), 0 if all fits.
+
+    Args:
+        size: Bytes of the working set.
+        kept: Bytes of the cache.
+
+    >>> [round(missing(size, 20), 2) for size in (20, 24, 32, 48, 96)]
+    [0.0, 0.31, 0.64, 0.88, 0.99]
+    """
+    if size <= kept:
+        return 0.0
+    found = 1.0
+    for _ in range(STEPS):
+        found = 1 - math.exp(-found * size / kept)
+    return found
 
 
 def size_text(size: int) -> str:

@@ -18,7 +18,7 @@ from polyfuse.errors.viewed import Viewed
 from polyfuse.ir.precision import Math
 from polyfuse.machine.functions import FUNCTIONS, Functions
 from polyfuse.machine.gpu_limits import Gpu, limits_of
-from polyfuse.machine.levels import UNBOUNDED, GiB, KiB, Level, MiB, size_text
+from polyfuse.machine.levels import UNBOUNDED, GiB, KiB, Level, MiB, missing, size_text
 from polyfuse.machine.linux_cpu import linux_cpu, usable_cores
 from polyfuse.machine.rates import MESH_AT_BASE, ZEN, ZEN4, Exposed, Rates, RowCosts
 
@@ -83,7 +83,8 @@ class Machine(ABC, Viewed):
         Returns:
             Bytes/s; a shared level saturates with `drawn_by` units.
         """
-        return level.bandwidth * (units if level.private else min(1.0, units / level.drawn_by))
+        own = level.bandwidth * (units if level.private else min(1.0, units / level.drawn_by))
+        return self._beside_misses(level, own, units)
 
     def reading(self, level: Level, units: float) -> float:
         """Return the bandwidth of reads alone, with no write-back traffic.
@@ -95,7 +96,14 @@ class Machine(ABC, Viewed):
         Returns:
             Bytes/s.
         """
-        return level.reading * self.bandwidth(level, units)
+        own = level.reading * self.bandwidth(replace(level, missing=0.0), units)
+        return self._beside_misses(level, own, units)
+
+    def _beside_misses(self, level: Level, own: float, units: float) -> float:
+        """A level's bandwidth where part of what is read comes from the last level."""
+        if not level.missing:
+            return own
+        return 1 / ((1 - level.missing) / own + level.missing / self.bandwidth(self.levels[-1], units))
 
     def peak(self, itemsize: int, units: float) -> float:
         """Return the peak rate of some units.
@@ -161,6 +169,8 @@ class CpuMachine(Machine):
         broadcast: Cycles of loading a number into all lanes, one for each row of a register tile's step.
         ahead: Instructions that a core begins before the oldest of them is done; 0 if that is not known.
         row: Cycles that a loop over a row takes besides its vectors.
+        at_random: The part of the last cache that keeps what is gone through again and again, lines replaced at random;
+            0 if that is not known, and more than it holds comes from memory.
         foresees: True if the hardware prefetchers keep up with rows, so that software prefetching gains nothing.
     """
 
@@ -178,6 +188,7 @@ class CpuMachine(Machine):
     broadcast: float = 0.0
     ahead: int = 0
     row: RowCosts = ZEN.row
+    at_random: float = 0.0
 
     @property
     def kind(self) -> Literal["cpu"]:
@@ -198,6 +209,22 @@ class CpuMachine(Machine):
     def cycle(self) -> float:
         """Seconds per CPU cycle."""
         return 2 * self.multiply_adds * (self.vector_bytes // 4) / self.flops32
+
+    def level(self, size: float) -> Level:
+        """Return the smallest memory level that holds a working set, or the last cache and what it misses of it.
+
+        Args:
+            size: Bytes.
+
+        Returns:
+            The level; the last one if none holds a part that counts.
+        """
+        cache = self.levels[-2]
+        kept = self.at_random * cache.size
+        if not kept or size <= kept:
+            return super().level(size)
+        part = missing(size, kept)
+        return replace(cache, missing=part) if part < NEARLY_ALL else self.levels[-1]
 
     def keeping(self, size: float) -> Level:
         """Return the smallest memory level that still holds a result when it is read again.
@@ -265,6 +292,9 @@ class GpuMachine(Machine):
         return dict(self.tensor)[math] * units
 
 
+NEARLY_ALL = 0.95
+"""The part of a working set from which on all of it is taken to come from memory."""
+
 # -- CPUs --------------------------------------------------------------------------------------------------------------
 
 CALL_SECONDS = 3e-9
@@ -321,6 +351,7 @@ def cpu(
         broadcast=rates.broadcast,
         ahead=rates.ahead,
         row=rates.row,
+        at_random=rates.at_random,
     )
 
 

@@ -60,7 +60,9 @@ class Rates:
     `drawn_by` of them draw all of it. Reads alone get `reading` times as much from L1, L2 and L3, and a kernel that
     goes through a dozen rows at once `rows` times as much. What is read again is found in L3 if it fits a `share` of
     it: others use L3 too. `keeps` is from where on it pays to store past the caches even if the result is read next,
-    where that is less than L3. It `foresees` rows where its own prefetchers keep up with them (CpuMachine).
+    where that is less than L3. Of what is more than a part `at_random` of L3, L3 keeps some, as if it replaced any line
+    at a miss; 0: not measured, and it keeps nothing. It `foresees` rows where its own prefetchers keep up with them
+    (CpuMachine).
 
     A core begins `multiply_adds` of whole vectors a cycle. A load costs `loading` of one beside which it runs, one of a
     number from a row of numbers that lie `apart` so many cycles, and one to all lanes, of which a tile's step has one a
@@ -88,6 +90,7 @@ class Rates:
     broadcast: float = 0.0
     ahead: int = 0
     row: RowCosts = RowCosts()
+    at_random: float = 0.0
 
 
 ZEN = Rates((109.0, 61.0, 30.0), 38e9, rows=(1.0, 1.0, 0.7))
@@ -104,6 +107,7 @@ ZEN5 = replace(
     apart=0.2,
     ahead=448,
     row=RowCosts(entering=2.0, lanes=4.0, apart=0.5, cumulated=0.2),
+    at_random=0.7,
     functions=Functions(
         division=(3.0, 3.0),
         sqrt=(4.0, 10.0),
@@ -132,7 +136,10 @@ of 2 x 32 sums of 8 products with a bias take 26 cycles, 52 one after the other.
 Rows: with 2 cycles to enter one, 4 for its lanes, half a cycle for a number stored apart and 0.2 for one of a
 cumulative sum 119 of 132 kernels of layers are expected within 1.5 x (docs/dev/measurements/2026-11-30-zen5.md), 99
 of 126 with the Xeon's: average pooling of 5 x 5 took 150 µs, the cumulative sum of 256 x 1000 25, attention over 64
-tokens 41."""
+tokens 41.
+
+L3: sums of one array, again and again, ran at 100 GB/s up to 20 MiB, at 80, 64, 58, 54, 50, 46 and 43 with 24, 28, 32,
+40, 48, 64 and 96; by `missing` and 100 and 42 GB/s for L3 and memory they would at 85, 66, 58, 50, 47, 44 and 42."""
 
 ZEN4 = Rates(
     (64.0, 61.0, 26.0),

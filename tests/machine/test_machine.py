@@ -143,3 +143,18 @@ def test_the_level_is_the_smallest_that_holds_it() -> None:
     assert machine.level(1).name == "L1"
     assert machine.level(512 * KiB).name == "L2"
     assert machine.level(2**50).name == "DRAM"
+
+
+def test_a_working_set_beyond_a_measured_last_cache_comes_from_both() -> None:
+    """Sums of 16, 24, 32, 48 and 96 MiB ran at 104, 80, 58, 50 and 43 GB/s, where L3 has 100 and memory 42."""
+    zen5 = Machine.preset("zen5")
+    *near, l3, memory = zen5.levels
+    l3, memory = replace(l3, bandwidth=100e9), replace(memory, bandwidth=42e9)
+    machine = replace(zen5, levels=(*near, l3, memory), at_random=ZEN5.at_random)
+    for size, measured in ((16, 104), (24, 80), (32, 58), (48, 50), (96, 43)):
+        level = machine.level(size * MiB)
+        assert machine.bandwidth(level, 1) == pytest.approx(1e9 * measured, rel=0.1)
+    assert machine.level(16 * MiB) is l3
+    assert machine.level(24 * MiB).name == "L3"
+    assert machine.level(96 * MiB) is memory
+    assert zen5.level(33 * MiB) is zen5.levels[-1], "where that is not measured, nothing of it stays in L3"

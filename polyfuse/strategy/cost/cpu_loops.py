@@ -1,7 +1,7 @@
 """Price any schedule tree on a CPU: loops with dependences, triangles, tiles, pipelines.
 
     seconds = regions + max(compute, memory) + exposed × min(compute, memory)
-    memory  = for each level of cache: the bytes that come into it from the next, at that one's rate
+    memory  = for each level: the bytes that come from it, and from none beyond, at its rate
 
 A part of the tree whose data fit into a cache brings them in once; a larger one brings in what its parts do, each time.
 All is counted at one iteration in the middle of each loop: half of a triangle's row, a full tile.
@@ -17,7 +17,9 @@ from typing import TypeVar
 import islpy as isl
 
 from polyfuse.analysis.bands import is_parallel, open_at
+from polyfuse.analysis.legality import differing
 from polyfuse.ir import Access
+from polyfuse.ir.dependences import Pairs
 from polyfuse.ir.tree import (
     ON_CORES,
     SHARED,
@@ -33,16 +35,14 @@ from polyfuse.ir.tree import (
 )
 from polyfuse.machine import CpuMachine, Level
 from polyfuse.schedule.binding import extent
-from polyfuse.sets import OUT, PARAM, SET, least_and_most
+from polyfuse.sets import IN, OUT, PARAM, SET, least_and_most
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
+from polyfuse.strategy.cost.kernel_model import LINE
 from polyfuse.strategy.cost.load_balance import cores_at_work
 from polyfuse.strategy.cost.op_latency import effort
 from polyfuse.strategy.cost.roofline import CPU_EXPOSED, REGION_AGAIN, WAIT_SECONDS, KernelCost, Tiling
 
 Relation = TypeVar("Relation", isl.Set, isl.Map)
-
-LINE = 64
-"""Bytes that come together."""
 
 LOOP_SECONDS = 4e-9
 """The seconds of entering an innermost loop: bounds, overlap check of arrays, first and last partial vector."""
@@ -74,12 +74,12 @@ def holding(machine: CpuMachine, size: float) -> Level:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of one kernel, and what they go to."""
+    """Seconds of one kernel, and what they go to; `traffic` are bytes that come into the last cache."""
 
     compute: float
     memory: float
-    overhead: float
     traffic: float
+    overhead: float
     units: float
 
     @property
@@ -112,13 +112,31 @@ class Estimator:
         """The price of one kernel."""
         run = Run(self, tree, *self.chains(tree))
         compute = run.compute(tree, 0, 1.0)
+        return Estimate(compute, *self.moving(run, tree), run.overhead(), run.most)
+
+    def moving(self, run: Run, tree: Tree) -> tuple[float, float]:
+        """Seconds in which a kernel's data come to its cores, and bytes that come into the last cache.
+
+        What comes into a cache from beyond the next one is brought at the rate of where it comes from alone, as the
+        bandwidth of a level is measured: sums of 64 MB at a memory's, which passes L3 and L2.
+        """
         filled = max(map(run.filled, statements(tree)))
-        memory, traffic = 0.0, 0.0
-        for level, beyond in zip(self.machine.levels[:-1], self.machine.levels[1:], strict=True):
-            for moved, units in run.traffic(tree, 0, usable(self.machine, level), 1.0):
-                memory += moved * filled / self.machine.bandwidth(beyond, units)
-                traffic = moved
-        return Estimate(compute, memory, run.overhead(), traffic, run.most)
+        origin = self.machine.level(self.counts.total_bytes)
+        caches = [level for level in self.machine.levels[:-1] if level.size < origin.size or origin.missing]
+        sources = [*self.machine.levels[1 : len(caches)], origin][: len(caches)]
+        flows = [run.traffic(tree, 0, usable(self.machine, level), 1.0) for level in caches]
+        seconds, traffic = 0.0, 0.0
+        for flow, source, further in zip(flows, sources, [*flows, []][1:], strict=True):
+            traffic = sum(moved for moved, _ in flow)
+            here = max(0.0, 1 - sum(moved for moved, _ in further) / max(1.0, traffic))
+            seconds += sum(
+                here * moved * filled / self.machine.bandwidth(source, units) for moved, units in flow
+            )
+        return seconds, traffic
+
+    def waits(self, tree: Tree) -> bool:
+        """As `Run.waits` of a kernel."""
+        return Run(self, tree, {}, {}).waits(tree)
 
     def chains(self, tree: Tree) -> tuple[dict[str, Chain], dict[str, int]]:
         """Each statement in the middle of its loops, and its instances there in the order as written."""
@@ -165,7 +183,10 @@ class Estimator:
             sides = [widths[text] for text, _ in forms]
             size = self.counts.nest.tensor(access.tensor).itemsize
             row = -(-(sides[-1] if sides else 1) * size // LINE) * LINE
-            found[access.tensor] = max(found.get(access.tensor, 0), prod(sides[:-1]) * row)
+            touched = prod(sides[:-1]) * row
+            if len(sides) > domain.dim(SET):  # a diagonal is less than the box around it
+                touched = min(touched, LINE * _box(domain, 0))
+            found[access.tensor] = max(found.get(access.tensor, 0), touched)
         return found
 
     def _forms(self, name: str) -> list[tuple[Access, list[tuple[str, isl.PwAff]]]]:
@@ -224,7 +245,8 @@ class Run:
                 prod(self.chains[name].extents[depth:]) * self.instance(name, tree)
                 for name in statements(tree)
             )
-            entered = max(self.filled(name) for name in statements(tree))
+            entering = (name for name in statements(tree) if not self.abreast(name, tree))
+            entered = max((self.filled(name) for name in entering), default=0.0)
             return (LOOP_SECONDS * entered + inner) / units
         inside = ((self.extent(part, depth), part) for part in parts(tree.body))
         return sum(count * self.compute(part, depth + 1, units) for count, part in inside)
@@ -281,11 +303,14 @@ class Run:
             return seconds * lanes
         if name in self.chained(inner):
             return seconds * lanes * CHAINED
-        dims = dims_of(inner.date(name))
-        near = all(stride(a, d) < 2 for a in statement.accesses for d in dims)
+        near = self.near(name, inner)
         if near and self.in_rows(name, inner):
             longer = max(effort(statement.body, itemsize, self.machine.functions), self.moved(name, inner))
             return 2 * longer / self.machine.peak(itemsize, 1.0) * self.filled(name)
+        if self.abreast(name, inner):
+            far = sum(any(stride(a, d) > 1 for d in dims_of(inner.date(name))) for a in statement.accesses)
+            apart = far * self.machine.row.apart * self.machine.cycle * self.filled(name)
+            return seconds * max(0.0, 1 - far / work) + apart
         return seconds if near else seconds * lanes
 
     def in_rows(self, name: str, inner: Loop) -> bool:
@@ -319,12 +344,37 @@ class Run:
         return self.written[name] / counted if counted else 1.0
 
     def chained(self, inner: Loop) -> frozenset[str]:
-        """The statements of an innermost loop that wait for an earlier iteration of it; sums need not wait."""
+        """The statements of a loop that wait for an earlier iteration of it; sums need not wait.
+
+        Nor do those that need or make what one iteration alone has: the printer takes that one apart.
+        """
         if id(inner) not in self.waiting:
             pairs = [p for p in open_at(self.counts.nest, self.tree, inner) if p.kind != "reduction"]
-            found = (p for p in pairs if not is_parallel(inner, (p,)))
+            found = (p for p in pairs if not is_parallel(inner, (p,)) and not _by_one_value(p, inner))
             self.waiting[id(inner)] = frozenset(name for p in found for name in (p.source, p.sink))
         return self.waiting[id(inner)]
+
+    def abreast(self, name: str, inner: Loop) -> bool:
+        """True if rows that lie apart run side by side along a loop, as their steps, in the loop around, wait."""
+        around = loops_around(self.tree, name)
+        outer = around[-2] if len(around) > 1 and around[-1] is inner else None
+        if outer is None or self.near(name, inner):
+            return False
+        return name in self.chained(outer) and name not in self.chained(inner)
+
+    def near(self, name: str, inner: Loop) -> bool:
+        """True if what a statement accesses lies side by side, or in one place, along a loop."""
+        accesses, dims = self.counts.nest.statement(name).accesses, dims_of(inner.date(name))
+        return all(stride(a, d) < 2 for a in accesses for d in dims)
+
+    def waits(self, tree: Tree) -> bool:
+        """True if a statement waits along its innermost loop, or rows of it do side by side; running sums do not."""
+        return any(
+            (not self.counts.parallel(inner) and name in self.chained(inner)) or self.abreast(name, inner)
+            for name in statements(tree)
+            for inner in loops_around(tree, name)[-1:]
+            if not self.counts.cumulates(name)
+        )
 
     def traffic(self, tree: Tree, depth: int, size: float, units: float) -> list[tuple[float, float]]:
         """(bytes that come into a cache of this size, units that draw them), part by part."""
@@ -364,6 +414,27 @@ class Run:
             return 1
         inside = self.regions(tree.body, depth + 1)
         return inside * self.extent(tree, depth) if inside else 0
+
+
+def _by_one_value(pair: Pairs, loop: Loop) -> bool:
+    """True if, in one iteration of the loops around, one value of a loop alone is a source of pairs, or one a sink.
+
+    p[i, j] = p[i, k] + p[k, j]: all j > k wait for j = k.
+    """
+    dims = dims_of(loop.date(pair.source))
+    if pair.source != pair.sink or len(dims) != 1:
+        return False
+    (along,) = dims
+    apart = differing(pair.map, loop.date(pair.source), loop.date(pair.sink))
+    return any(_has_one_value(ends, along) for ends in (apart.domain(), apart.range()))
+
+
+def _has_one_value(values: isl.Set, along: int) -> bool:
+    """True if no two points of a set differ in one dimension alone."""
+    others = isl.Map.universe(values.get_space().map_from_set())
+    for d in range(values.dim(SET)):
+        others = others.order_lt(IN, d, OUT, d) if d == along else others.equate(IN, d, OUT, d)
+    return bool(others.intersect_domain(values).intersect_range(values).is_empty())
 
 
 def _has_loops(tree: Tree) -> bool:

@@ -22,7 +22,7 @@ from polyfuse.machine import CpuMachine, GpuMachine, Machine
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.composite import finished_cost
 from polyfuse.strategy.cost.counts import Counts, dims_of, stride
-from polyfuse.strategy.cost.cpu_loops import Estimate, Estimator, Run, cost_from, usable
+from polyfuse.strategy.cost.cpu_loops import Estimate, Estimator, Run, cost_from
 from polyfuse.strategy.cost.register_tiles import LATENCY
 from polyfuse.strategy.cost.roofline import KernelCost
 
@@ -75,11 +75,6 @@ class _Finished(Run):
             return seconds * lanes if self.near(name, inner) else seconds
         return seconds
 
-    def near(self, name: str, inner: Loop) -> bool:
-        """True if what a statement accesses lies side by side, or in one place, along a loop."""
-        statement = self.counts.nest.statement(name)
-        return all(stride(a, d) < 2 for a in statement.accesses for d in dims_of(inner.date(name)))
-
     def depth(self, inner: Loop) -> int:
         """The number of loops around a loop."""
         around = loops_around(self.tree, inner.names[0])
@@ -93,21 +88,12 @@ class FinishedEstimator(Estimator):
         """The price of one kernel."""
         run = _Finished(self, tree, *self.chains(tree))
         compute = run.compute(tree, 0, 1.0)
-        filled = max(map(run.filled, statements(tree)))
-        origin = self.machine.level(self.counts.total_bytes)
-        memory, traffic = 0.0, 0.0
-        for level, beyond in zip(self.machine.levels[:-1], self.machine.levels[1:], strict=True):
-            if level is origin:
-                break
-            for moved, units in run.traffic(tree, 0, usable(self.machine, level), 1.0):
-                memory += moved * filled / self.machine.bandwidth(beyond, units)
-                traffic = moved
-        return Estimate(compute, memory, run.overhead(), traffic, run.most)
+        return Estimate(compute, *self.moving(run, tree), run.overhead(), run.most)
 
 
 def tree_costs(schedule: Schedule, machine: Machine) -> tuple[KernelCost, ...]:
     """Return the cost of each kernel of a finished schedule, in order, from its loops."""
-    counts = Counts(schedule.nest)
+    counts = Counts.of(schedule)
     if isinstance(machine, GpuMachine):
         return tuple(finished_cost(counts, part, machine) for part in parts(schedule.tree))
     assert isinstance(machine, CpuMachine)

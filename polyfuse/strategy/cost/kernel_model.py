@@ -25,6 +25,10 @@ ROW_THREADS = 256
 """Threads of a block that one row is likely to have."""
 
 
+LINE = 64
+"""Bytes that come together from memory."""
+
+
 @dataclass(frozen=True)
 class Use:
     """A kernel's accesses to one tensor. `ratios` holds for each band loop the fraction that one of its values touches.
@@ -232,7 +236,10 @@ def _uses(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop, 
             tensor = counts.nest.tensor(access.tensor)
             internal = is_internal(counts, tensor.name, inside)
             ratios = tuple(counts.slice_ratio(name, position, date[name]) for date in dates)
-            elements = counts.footprint(name, position)
+            lines = counts.work(name).instances * max(1, LINE // tensor.itemsize)
+            elements = min(
+                counts.footprint(name, position), lines
+            )  # a diagonal is less than the box around it
             written, read = position == 0, is_read(counts, name, position, inside)
             use = Use(tensor.name, tensor.itemsize, elements, ratios, read, written, internal)
             here = counts.slice_box(name, position, tuple(date[name] for date in dates))

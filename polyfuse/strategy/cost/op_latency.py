@@ -64,7 +64,9 @@ def effort(body: sympy.Basic, itemsize: int, functions: Functions = FUNCTIONS) -
 
 
 def _nodes(body: sympy.Basic) -> Iterator[sympy.Basic]:
-    """A body and all that is in it."""
+    """A body and all that is in it but what is made of numbers alone, which is one."""
+    if body.args and body.is_number:
+        return
     yield body
     for arg in body.args:
         yield from _nodes(arg)

@@ -25,7 +25,7 @@ from polyfuse.ir.tree import Loop, Tree, loops, loops_around, statements
 from polyfuse.machine import CpuMachine
 from polyfuse.sets import IN
 from polyfuse.strategy.cost.counts import Counts, dims_of, step
-from polyfuse.strategy.cost.cpu_loops import LINE
+from polyfuse.strategy.cost.kernel_model import LINE
 from polyfuse.strategy.cost.roofline import CACHED
 
 LATENCY = 4

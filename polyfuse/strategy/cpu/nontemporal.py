@@ -18,8 +18,7 @@ from polyfuse.measure import duration
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
 from polyfuse.strategy.cost.counts import Counts
-from polyfuse.strategy.cost.cpu_loops import LINE
-from polyfuse.strategy.cost.kernel_model import Kernel, internal
+from polyfuse.strategy.cost.kernel_model import LINE, Kernel, internal
 from polyfuse.strategy.cost.roofline import KernelCost, Tiling
 from polyfuse.strategy.cpu.kernel import shaped
 from polyfuse.strategy.transforms.band_verbs import contracted, users_in

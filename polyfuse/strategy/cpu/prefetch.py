@@ -24,8 +24,7 @@ from polyfuse.measure import duration
 from polyfuse.rewrite import Overlapped
 from polyfuse.schedule import Schedule
 from polyfuse.schedule.binding import extent
-from polyfuse.strategy.cost.cpu_loops import LINE
-from polyfuse.strategy.cost.kernel_model import Kernel
+from polyfuse.strategy.cost.kernel_model import LINE, Kernel
 from polyfuse.strategy.cost.roofline import CACHED, CPU_EXPOSED, KernelCost
 from polyfuse.strategy.cost.stencil_stages import StageCost
 from polyfuse.strategy.fusion.group_search import part_with

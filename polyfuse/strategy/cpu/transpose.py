@@ -19,7 +19,7 @@ from polyfuse.errors import InvalidSchedule
 from polyfuse.ir.tree import Loop
 from polyfuse.schedule import Schedule
 from polyfuse.strategy.cost.counts import Counts
-from polyfuse.strategy.cost.cpu_loops import LINE
+from polyfuse.strategy.cost.kernel_model import LINE
 from polyfuse.strategy.transforms.band_verbs import contiguous, goes, is_perfect, reordered, vectorized
 
 LINES = 4

@@ -208,7 +208,7 @@ def compared(one: Plan, other: Plan, group: frozenset[str], machine: CpuMachine)
 
 def _seconds(plan: Plan, names: frozenset[str], machine: CpuMachine) -> float:
     """The seconds of these statements' finished kernels: by their loops, or by their blocks around products."""
-    estimator = Estimator(Counts(plan.schedule.nest), machine)
+    estimator = Estimator(Counts.of(plan.schedule), machine)
     own = [part for part in parts(plan.schedule.tree) if names & set(statements(part))]
     costs = {name: g.cost.total for g in plan.groups for name in g.statements}
     return sum(costs[part.names[0]] if holds_product(part) else estimator.of(part).total for part in own)

@@ -109,7 +109,7 @@ def _with_all_regions_saved(plan: Plan) -> float:
 
 def _with_all_cores(plan: Plan) -> float:
     """A bound by the machine: all cores at work in all that has a band, and nothing read again."""
-    machine, counts = _machine(plan), Counts(plan.schedule.nest)
+    machine, counts = _machine(plan), Counts.of(plan.schedule)
     kernels = zip(plan.groups, parts(plan.schedule.tree), plan.once, strict=True)
     least = (_at_work(group.cost, counts, kernel, machine) for group, kernel, early in kernels if not early)
     return machine.launch_seconds + machine.region_seconds + sum(least)

@@ -112,7 +112,7 @@ def in_shapes(
             continue
         if behind is not None and part.members >= set(behind.names):
             names = (*behind.names, *added(behind.grouped, behind.shaped.schedule))
-            own = Counts(behind.shaped.schedule.nest)
+            own = Counts.of(behind.shaped.schedule)
             groups += _groups(behind.shaped, own, names, machine, WAVEFRONT)
             continue
         own_model = model if early.isdisjoint(statements(part)) else rarely

@@ -173,7 +173,7 @@ def cheaper_in_turns(usual: Plan, other: Plan, behind: Behind, counts: Counts, c
 
 def _reading_again(plan: Plan, stage: Stage, counts: Counts) -> float:
     """The extra seconds of a loop with its products alone: prices in blocks do not include data that is read again."""
-    known, own = {}, Counts(plan.schedule.nest)
+    known, own = {}, Counts.of(plan.schedule)
     for name in (stage.product, *(other.names[-1] for other in stage.feeding)):
         part = part_with(plan.schedule, name)
         if isinstance(part, Loop) and any(loop.bind == "microkernel" for loop in loops(part)):

@@ -13,8 +13,7 @@ from polyfuse.ir import Nest
 from polyfuse.machine import CpuMachine
 from polyfuse.sets import SET
 from polyfuse.strategy.cost.counts import Counts, dims_of
-from polyfuse.strategy.cost.cpu_loops import LINE
-from polyfuse.strategy.cost.kernel_model import Kernel, internal
+from polyfuse.strategy.cost.kernel_model import LINE, Kernel, internal
 from polyfuse.strategy.cost.roofline import CACHED
 from polyfuse.strategy.match.epilogue import Needs
 from polyfuse.strategy.match.gemm import Product

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import product
 from math import ceil, gcd
 
-from polyfuse.strategy.cost.cpu_loops import LINE
+from polyfuse.strategy.cost.kernel_model import LINE
 from polyfuse.strategy.cost.read_again import STRIDED
 from polyfuse.strategy.cost.register_tiles import ENTRY, LATENCY, PAGE, cycles_missed, lines_held
 from polyfuse.strategy.cpu.gemm.blocks import Blocking, Operand, Task
