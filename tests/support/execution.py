@@ -62,9 +62,10 @@ class InAnyOrder(CpuEmitter):
         lines = super().loop(replace(node, bind=None) if node.bind == "any order" else node)
         if node.bind != "any order":
             return lines
-        head, *body = lines
-        assert " in range(" in head
-        return [head.replace(" in range(", " in shuffled(", 1), *body]
+        # what the loop reads in one place stands before it
+        head, shuffled = (f"for {node.variable} in {values}(" for values in ("range", "shuffled"))
+        assert any(line.lstrip().startswith(head) for line in lines)
+        return [line.replace(head, shuffled, 1) for line in lines]
 
 
 def run_plain(nest: Nest, tree: Tree, arrays: Arrays, sizes: Mapping[str, int], seed: int) -> str:

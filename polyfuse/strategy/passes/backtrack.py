@@ -41,7 +41,7 @@ DOUBTFUL = 2.0
 CLEARLY = 0.8
 """The largest cost of the parts to be taken, as a fraction of the group's: the model is not more accurate."""
 
-ROUNDS = 3
+ROUNDS = 4
 """Groups that are taken apart at most, one a round, with those that are equal to it: each costs a plan."""
 
 
@@ -176,8 +176,8 @@ def reconsidered(
         together += sum(each.lost for each in alike)
         pays = choose.takes(PASS, doubt.names, apart < CLEARLY * together)
         remarks.append(_remark(alike, together, apart, pays, choose.wished(PASS, doubt.names)))
-        if pays:
-            plan, doubts, refused = other, others, refused | groups
+        if pays:  # what stayed together beside these groups may not without them
+            plan, doubts, refused, tried = other, others, refused | groups, set()
     return Reconsidered(plan.with_remarks(*remarks), refused, tuple(remarks))
 
 

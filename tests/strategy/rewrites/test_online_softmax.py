@@ -126,7 +126,7 @@ def test_halves_are_priced_in_one_pass_with_weights_in_float32(dtype: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("machine", "sizes"), [(ONE, (1024, 512, 16)), (replace(ONE, units=2), (1024, 2048, 16))]
+    ("machine", "sizes"), [(ONE, (1024, 2048, 16)), (replace(ONE, units=2), (1024, 2048, 16))]
 )
 def test_one_kernel_holds_both_products(machine: pf.Machine, sizes: tuple[int, int, int]) -> None:
     plan = planned(machine, *sizes)
