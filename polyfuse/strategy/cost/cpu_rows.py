@@ -30,7 +30,7 @@ def row_seconds(kernel: Kernel, machine: CpuMachine) -> float:
     """Return the seconds in which one core enters and ends the rows of a kernel's loops, and adds up lanes.
 
     Rows of one vector are written out: nothing enters them, and no sum waits for another. A product's go by several
-    steps and rows at once (strategy/cpu/kernel.py), or in register tiles.
+    steps and rows at once (strategy/cpu/kernel.py), or in register tiles; not if its only vectors are along its sums.
     """
     longest = max((share.long_row for share in kernel.shares if not share.is_product), default=0)
     alone = min(1.0, longest / (machine.vector_bytes // kernel.itemsize) / machine.row.window)
@@ -40,7 +40,7 @@ def row_seconds(kernel: Kernel, machine: CpuMachine) -> float:
 
 def _row_cycles(share: Share, kernel: Kernel, machine: CpuMachine, alone: float) -> float:
     lanes = machine.vector_bytes // kernel.itemsize
-    if not share.long_row or share.is_product:
+    if not share.long_row or (share.is_product and not share.one_sum):
         return 0.0
     rows, last = share.instances / share.long_row, share.long_row % lanes
     if share.long_row <= lanes:
