@@ -136,7 +136,7 @@ class Estimator:
 
     def waits(self, tree: Tree) -> bool:
         """As `Run.waits` of a kernel."""
-        return Run(self, tree, {}, {}).waits(tree)
+        return Run(self, tree, *self.chains(tree)).waits(tree)
 
     def chains(self, tree: Tree) -> tuple[dict[str, Chain], dict[str, int]]:
         """Each statement in the middle of its loops, and its instances there in the order as written."""
@@ -358,9 +358,10 @@ class Run:
         """True if rows that lie apart run side by side along a loop, as their steps, in the loop around, wait."""
         around = loops_around(self.tree, name)
         outer = around[-2] if len(around) > 1 and around[-1] is inner else None
-        if outer is None or self.near(name, inner):
+        if outer is None or self.counts.nest.statement(name).is_reduction or self.near(name, inner):
             return False
-        return name in self.chained(outer) and name not in self.chained(inner)
+        few = self.chains[name].extents[len(around) - 1] <= FEW
+        return not few and name in self.chained(outer) and name not in self.chained(inner)
 
     def near(self, name: str, inner: Loop) -> bool:
         """True if what a statement accesses lies side by side, or in one place, along a loop."""

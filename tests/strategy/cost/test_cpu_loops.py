@@ -78,7 +78,8 @@ def test_what_waits_along_an_innermost_loop(
     """One value of j writes what floyd-warshall's others read, and is taken apart; running sums have other prices."""
     fixed = nest.with_sizes(sizes)
     *_, inner = loops(fixed.order)
-    run = Run(Estimator(Counts(fixed), ZEN5), fixed.order, {}, {})
+    estimator = Estimator(Counts(fixed), ZEN5)
+    run = Run(estimator, fixed.order, *estimator.chains(fixed.order))
     assert bool(run.chained(inner)) == chained
     assert run.waits(fixed.order) == waits
 
