@@ -44,7 +44,7 @@ PEERS = {
     "jax": ("JAX", "jax", "benchmarks.gradients_by_jax"),
     "enzyme": ("Enzyme", "enzyme_ad", "benchmarks.gradients_by_enzyme"),
 }
-"""What each other side is called, its package, and the module whose `gradient` calls it."""
+"""Other sides: the name in tables, the package, and the module whose `gradient` calls it."""
 
 TURNS = 7
 PART = 10

@@ -83,8 +83,7 @@ class Machine(ABC, Viewed):
         Returns:
             Bytes/s; a shared level saturates with `drawn_by` units.
         """
-        own = level.bandwidth * (units if level.private else min(1.0, units / level.drawn_by))
-        return self._beside_misses(level, own, units)
+        return self._beside_misses(level, self._own(level, units), units)
 
     def reading(self, level: Level, units: float) -> float:
         """Return the bandwidth of reads alone, with no write-back traffic.
@@ -96,8 +95,12 @@ class Machine(ABC, Viewed):
         Returns:
             Bytes/s.
         """
-        own = level.reading * self.bandwidth(replace(level, missing=0.0), units)
-        return self._beside_misses(level, own, units)
+        return self._beside_misses(level, level.reading * self._own(level, units), units)
+
+    @staticmethod
+    def _own(level: Level, units: float) -> float:
+        """A level's bandwidth where all that is read comes from there."""
+        return level.bandwidth * (units if level.private else min(1.0, units / level.drawn_by))
 
     def _beside_misses(self, level: Level, own: float, units: float) -> float:
         """A level's bandwidth where part of what is read comes from the last level."""
@@ -292,10 +295,10 @@ class GpuMachine(Machine):
         return dict(self.tensor)[math] * units
 
 
+# -- CPUs --------------------------------------------------------------------------------------------------------------
+
 NEARLY_ALL = 0.95
 """The part of a working set from which on all of it is taken to come from memory."""
-
-# -- CPUs --------------------------------------------------------------------------------------------------------------
 
 CALL_SECONDS = 3e-9
 """One kernel among others of a call, all in one entry: 32 × Linear(16) + ReLU at batch 2 took 1.30 µs in 96 kernels and

@@ -258,15 +258,15 @@ class CpuEmitter(InRegions):
         loop = self.loop_in_pieces(row)
         self.totals = frozenset()
         lines = [f"{name} = {element}" for name, element in kept]
-        lines += [*loop, *(f"{element} = {name}" for name, element in kept)]
-        if surely_runs(node):
-            return lines
-        return [f"if {operand(node.low)} < {operand(node.high)}:", *self._indented(lines)]
+        return self._where_it_runs(node, [*lines, *loop, *(f"{element} = {name}" for name, element in kept)])
 
     def holding(self, node: For, kept: KeptReads) -> list[str]:
         """for j: y[i, j] *= y[i, k]  ->  kept = y[i, k]; for j: y[i, j] *= kept."""
         lines = [f"{name} = {ast.unparse(self.place(element))}" for name, element in kept.values]
-        lines += self.loop(kept.loop)
+        return self._where_it_runs(node, [*lines, *self.loop(kept.loop)])
+
+    def _where_it_runs(self, node: For, lines: list[str]) -> list[str]:
+        """Lines of which elements are read for a loop, which may not be there where it has no values."""
         if surely_runs(node):
             return lines
         return [f"if {operand(node.low)} < {operand(node.high)}:", *self._indented(lines)]

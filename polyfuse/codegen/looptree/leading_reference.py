@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from polyfuse.codegen.looptree.index import mentions, plus, substituted
+from polyfuse.codegen.looptree.index import mentions, plus, substituted, terms
 from polyfuse.codegen.looptree.nodes import Element, For
 from polyfuse.codegen.looptree.product import movement
 
@@ -55,17 +55,5 @@ def _still(element: Element) -> tuple[int, ...]:
 
 def distance(a: ast.expr, b: ast.expr) -> int | None:
     """The difference of two indices, if it is constant: i + 2 and i - 1  ->  3."""
-    (one, more), (other, less) = without_constant(a), without_constant(b)
-    return more - less if one == other else None
-
-
-def without_constant(node: ast.expr) -> tuple[str, int]:
-    """An index without its constant, and the constant: i + 1  ->  "i", 1."""
-    match node:
-        case ast.BinOp(left, ast.Add(), ast.Constant(value=int(number))):
-            return ast.unparse(left), number
-        case ast.BinOp(left, ast.Sub(), ast.Constant(value=int(number))):
-            return ast.unparse(left), -number
-        case ast.Constant(value=int(number)):
-            return "", number
-    return ast.unparse(node), 0
+    *others, (_, number) = terms(ast.BinOp(a, ast.Sub(), b))
+    return None if others else number

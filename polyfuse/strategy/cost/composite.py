@@ -149,6 +149,8 @@ def _pieces_of_rows(counts: Counts, part: Tree, band: tuple[Loop, ...]) -> float
     Zen 5 core).
     """
     found = dict[tuple[str, int], float]()
+    if counts.extent(band[-1]) < 2:  # whole rows follow each other
+        return 0.0
     for name in statements(part):
         _, *inside = loops_around(part, name)[len(band) - 1 :]
         if len(inside) < 2 or counts.extent(inside[0]) < 2:
@@ -157,9 +159,8 @@ def _pieces_of_rows(counts: Counts, part: Tree, band: tuple[Loop, ...]) -> float
         along = dims_of(row.date(name)) & dims_of(band[-1].date(name))
         pieces = counts.work(name).instances / counts.extent(row)
         for access in counts.nest.statement(name).accesses:
-            if any(stride(access, d) == 1 for d in along) and not is_internal(
-                counts, access.tensor, part.members
-            ):
+            near = any(stride(access, d) == 1 for d in along)
+            if near and not is_internal(counts, access.tensor, part.members):
                 found[access.tensor, id(rows)] = max(pieces, found.get((access.tensor, id(rows)), 0.0))
     return sum(found.values())
 

@@ -135,7 +135,7 @@ class Estimator:
         return seconds, traffic
 
     def waits(self, tree: Tree) -> bool:
-        """As `Run.waits` of a kernel."""
+        """True if a statement of a kernel waits along its loops, as `Run.waits` says."""
         return Run(self, tree, *self.chains(tree)).waits(tree)
 
     def chains(self, tree: Tree) -> tuple[dict[str, Chain], dict[str, int]]:

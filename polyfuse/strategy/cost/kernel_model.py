@@ -236,10 +236,9 @@ def _uses(counts: Counts, tree: Tree, names: tuple[str, ...], band: tuple[Loop, 
             tensor = counts.nest.tensor(access.tensor)
             internal = is_internal(counts, tensor.name, inside)
             ratios = tuple(counts.slice_ratio(name, position, date[name]) for date in dates)
+            # a diagonal is less than the box around it
             lines = counts.work(name).instances * max(1, LINE // tensor.itemsize)
-            elements = min(
-                counts.footprint(name, position), lines
-            )  # a diagonal is less than the box around it
+            elements = min(counts.footprint(name, position), lines)
             written, read = position == 0, is_read(counts, name, position, inside)
             use = Use(tensor.name, tensor.itemsize, elements, ratios, read, written, internal)
             here = counts.slice_box(name, position, tuple(date[name] for date in dates))

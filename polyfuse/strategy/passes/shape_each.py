@@ -214,7 +214,7 @@ def _in_rows(task: Task, blocks: list[Group], machine: CpuMachine) -> Shaped | N
     nest, kernel = task.schedule.nest, task.kernel
     sums = [name for name in kernel.names if nest.statement(name).is_reduction]
     others = [nest.statement(name) for name in kernel.names if name not in sums]
-    if task.joined or not kernel.band or len(sums) != 1:
+    if task.joined or not kernel.band or len(sums) != 1 or task.choose.forces(BLOCKS, kernel.names):
         return None
     if any(one.reads and not isinstance(one.body, Read) for one in others):
         return None

@@ -15,6 +15,7 @@ from polyfuse.machine import CpuMachine, rates
 from polyfuse.strategy.cost.composite import schedule_costs
 from polyfuse.strategy.cost.counts import Counts
 from polyfuse.strategy.cost.cpu_loops import Estimator, Run
+from polyfuse.strategy.cost.roofline import RESTART_SECONDS
 from polyfuse.strategy.pipeline import plan_for
 
 ZEN5 = CpuMachine.preset("zen5")
@@ -24,6 +25,13 @@ ZEN5 = CpuMachine.preset("zen5")
 def diagonal(c: "f64[N, N]"):
     for i in range(N):
         c[i, i] = 1.0
+
+
+@pf.nest
+def down(x: "f64[N, M]"):
+    for i in range(1, N):
+        for j in range(M):
+            x[i, j] = 0.5 * x[i - 1, j] + x[i, j]
 
 
 @pf.nest
@@ -92,6 +100,19 @@ def test_kernels_that_wait_for_themselves_cost_what_their_data_do_each_time(
     kernel = KERNELS[name]
     plan = plan_for(kernel.nest.with_sizes(kernel.large), replace(ZEN5, units=1, row=rates.ZEN5.row))
     assert seconds / 2 < sum(group.cost.total for group in plan.groups) < 2 * seconds
+
+
+def test_tiles_of_columns_begin_a_piece_of_each_row() -> None:
+    """Whole rows follow each other. Besides, tiles read the row before again: a fifth of that."""
+    nest = down.with_sizes({"N": 1000, "M": 2000})
+
+    def memory(width: int) -> float:
+        s = pf.Schedule(nest).tile("S0", j=width).reorder("S0", "j", "i", "j_in").vectorize("S0", "j_in")
+        (cost,) = schedule_costs(s, replace(ZEN5, units=1))
+        return cost.memory
+
+    pieces = 999 * 8  # each of x alone
+    assert memory(250) - memory(2000) == pytest.approx(pieces * RESTART_SECONDS, rel=0.3)
 
 
 def test_packed_factors_are_in_no_call() -> None:

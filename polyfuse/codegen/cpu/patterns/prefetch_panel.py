@@ -23,8 +23,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from polyfuse.codegen.looptree.index import binary, plus, substituted, terms
+from polyfuse.codegen.looptree.index import binary, plus, substituted
 from polyfuse.codegen.looptree.joint_values import Facts, cases
+from polyfuse.codegen.looptree.leading_reference import distance
 from polyfuse.codegen.looptree.nodes import For
 from polyfuse.codegen.looptree.product import corner
 
@@ -72,9 +73,9 @@ def asked_further_on(top: For, panel: ast.Tuple, first: dict[str, ast.expr]) -> 
         return None
     *rows, asked = corner(top.ahead[0][0], first).elts
     *own, here = panel.elts
-    (_, further), *moving = reversed(terms(ast.BinOp(asked, ast.Sub(), here)))
+    further = distance(asked, here)
     in_these_rows = list(map(ast.dump, rows)) == list(map(ast.dump, own))
-    return further if in_these_rows and not moving and further > 0 else None
+    return further if in_these_rows and further is not None and further > 0 else None
 
 
 def _values_here(loop: For, every: int, facts: Facts) -> int:

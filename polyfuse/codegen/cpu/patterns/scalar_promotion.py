@@ -25,8 +25,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from polyfuse.codegen.looptree.half_types import held_as
-from polyfuse.codegen.looptree.index import mentions, plus, substituted, terms
+from polyfuse.codegen.looptree.index import mentions, plus, substituted
 from polyfuse.codegen.looptree.intervals import Ranges, interval
+from polyfuse.codegen.looptree.leading_reference import distance
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Node, Store, nodes_in, stores_in, variables
 from polyfuse.codegen.looptree.product import axis, growth, parts_of
 
@@ -217,14 +218,14 @@ def _statements(loop: For) -> tuple[Store, ...]:
 
 
 def _in_one_place(loop: For, stores: tuple[Store, ...]) -> list[Element]:
-    """What stores read in one place all along, of arrays that they write."""
+    """Elements of arrays that stores write, which they read in one place all along."""
     written = {s.target.array for s in stores}
     return [
         read
         for s in stores
         for read in s.reads
         if read.array in written and read.subscripts and held_as(read.dtype) == read.dtype
-        if not any(mentions(subscript, loop.variable) for subscript in read.subscripts)
+        if not _uses(read, loop.variable)
     ]
 
 
@@ -242,13 +243,13 @@ def _is_off(read: ast.expr, target: ast.expr, loop: For) -> bool:
     if by is None:
         return False
     if by == 0:
-        return bool(_difference(target, read))
+        return bool(distance(target, read))
     lows = parts_of(loop.low, "max")
     highs = [plus(part, -1) for part in parts_of(loop.high, "min")]
     least, most = (lows, highs) if by > 0 else (highs, lows)
 
     def at(value: ast.expr) -> int:
-        return _difference(substituted(target, {loop.variable: value}), read) or 0
+        return distance(substituted(target, {loop.variable: value}), read) or 0
 
     return any(at(value) > 0 for value in least) or any(at(value) < 0 for value in most)
 
@@ -259,15 +260,9 @@ def _meets(read: Element, target: Element, loop: For) -> ast.expr | None:
     for r, t in zip(read.subscripts, target.subscripts, strict=True):
         if isinstance(t, ast.Name) and t.id == loop.variable:
             found = r
-        elif mentions(t, loop.variable) or _difference(t, r) != 0:
+        elif mentions(t, loop.variable) or distance(t, r) != 0:
             return None
     return None if found is None or _is_off(found, ast.Name(loop.variable), loop) else found
-
-
-def _difference(a: ast.expr, b: ast.expr) -> int | None:
-    """a - b if it is a number."""
-    *others, (_, number) = terms(ast.BinOp(a, ast.Sub(), b))
-    return None if others else number
 
 
 def _bound(of: str, one: ast.expr, other: ast.expr, ranges: Ranges) -> ast.expr:

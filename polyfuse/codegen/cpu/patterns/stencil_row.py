@@ -29,8 +29,8 @@ from polyfuse.codegen.cpu.intrinsics.extrema import EXTREMA
 from polyfuse.codegen.cpu.patterns.calls import named, printed
 from polyfuse.codegen.cpu.patterns.vector_rows import Define
 from polyfuse.codegen.looptree.body_source import own_name
-from polyfuse.codegen.looptree.index import binary, mentions, operand
-from polyfuse.codegen.looptree.leading_reference import distance, without_constant
+from polyfuse.codegen.looptree.index import binary, mentions, operand, plus
+from polyfuse.codegen.looptree.leading_reference import distance
 from polyfuse.codegen.looptree.nodes import Block, Element, For, Store, below
 from polyfuse.codegen.looptree.product import most_of, movement
 from polyfuse.ir.expression import Dialect, call, to_ast
@@ -131,7 +131,7 @@ def _moved(element: Element, loop: For) -> Element | None:
     by = movement(element, loop)
     if by is None:
         return None
-    return replace(element, subscripts=tuple(map(_plus, element.subscripts, by)))
+    return replace(element, subscripts=tuple(map(plus, element.subscripts, by)))
 
 
 def _behind_two(ahead: Ahead, loop: For) -> Ahead:
@@ -340,12 +340,3 @@ def _place(element: Element, first: tuple[str, Element]) -> ast.expr:
     if not any(by):
         return ast.Name(name)
     return call("beside", [ast.Name(name), ast.Name(element.array), ast.Tuple([ast.Constant(d) for d in by])])
-
-
-def _plus(index: ast.expr, by: int) -> ast.expr:
-    """An index and a number: i - 1 and 2  ->  i + 1."""
-    match index:
-        case ast.BinOp(left, ast.Add() | ast.Sub(), ast.Constant(value=int())) if by:
-            total = without_constant(index)[1] + by
-            return binary(ast.Add() if total > 0 else ast.Sub(), left, ast.Constant(abs(total)))
-    return binary(ast.Add() if by > 0 else ast.Sub(), index, ast.Constant(abs(by))) if by else index

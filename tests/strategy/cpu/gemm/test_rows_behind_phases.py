@@ -58,7 +58,7 @@ def test_a_bias_behind_phases_in_tiles_goes_along_rows_of_memory() -> None:
 
 @pytest.mark.parametrize(("filters", "rows"), [(3, 3), (8, 0)])
 def test_phases_of_few_filters_run_along_rows_of_pixels(filters: int, rows: int) -> None:
-    """Of four; the last one is in a kernel with the bias and the function behind it, and stays in tiles of filters."""
+    """The last of four phases, in a kernel with the bias and the function behind it, stays in tiles of filters."""
     rng = np.random.default_rng(6)
     w, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((16, filters, 4, 4), (filters,)))
     x = nn.input("x", (2, 16, 32, 32))
